@@ -142,7 +142,6 @@ find_program() {
 	for dir in "$1"/bin "$1"/sbin "$1"/libexec; do
 		[ -x "$dir/$2" ] && printf '%s' "$dir/$2" && return
 	done
-	# shellcheck disable=SC2046 # word splitting is not in force for type -ap's lines
 	while IFS= read -r dir; do
 		case $(readlink -f -- "$dir") in
 		"$ROOT"/.tools/*) ;;
@@ -272,7 +271,7 @@ debian_keyring() {
 # open_archive FOLDER ETC_APT_FOLDER: reads sid's package lists from the first
 # of the machine's mirrors that has them.
 open_archive() {
-	local mirrors mirror keyring
+	local mirrors mirror keyring problem
 	keyring=$(debian_keyring) ||
 		fail "mysql: found no /usr/share/keyrings/debian-archive-keyring.gpg, expected it to check signatures; install debian-archive-keyring"
 	mirrors=$(debian_mirrors "$2")
@@ -282,8 +281,9 @@ open_archive() {
 		write_apt_conf "$1" "$mirror" "$keyring"
 		say "mysql: reading the package list of suite sid from $mirror"
 		apt-get -c "$1/apt.conf" -q update >"$1/log" 2>&1 </dev/null && return
+		problem="$mirror: $(last_error "$1/log")"
 	done <<<"$mirrors"
-	fail "mysql: cannot read suite sid of $mirror: $(last_error "$1/log"); check the network and its proxy, or $MYSQL_ADVICE"
+	fail "mysql: cannot read suite sid of $problem; check the network and its proxy, or $MYSQL_ADVICE"
 }
 
 # fetch_debs FOLDER: sets FETCHED, the version, and leaves the packages, which

@@ -39,7 +39,7 @@ need_space() {
 # wrong, to be part of a line of our own.
 last_error() {
 	local line
-	line=$(grep -E '^(E:|Err:|W:)' -- "$1" | head -n 1)
+	line=$(grep '^E: ' -- "$1" | head -n 1)
 	[ -n "$line" ] || line=$(grep -v '^[[:space:]]*$' -- "$1" | tail -n 1)
 	printf '%s' "${line:-no message}"
 }
@@ -47,7 +47,7 @@ last_error() {
 # Two setups at once would build into the same places: the second waits, and
 # then usually finds that there is nothing left to do.
 take_lock() {
-	mkdir -p -- "$ROOT/.tools" 2>/dev/null && [ -w "$ROOT/.tools" ] ||
+	{ mkdir -p -- "$ROOT/.tools" 2>/dev/null && [ -w "$ROOT/.tools" ]; } ||
 		fail "setup: found $ROOT not writable for $(id -un), expected to make .tools and bin there; use a folder of your own"
 	exec 9>"$ROOT/.tools/lock" || fail "setup: cannot write $ROOT/.tools/lock; remove it if another user made it"
 	flock -n 9 || {
@@ -91,4 +91,4 @@ main() {
 }
 
 # The tests read this file for its functions alone.
-[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"
+[ "${BASH_SOURCE[0]}" != "$0" ] || { main "$@"; exit; }
