@@ -1,0 +1,232 @@
+package legacy
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vifl/vifl/pkg/position"
+)
+
+// Cut is one instant of a server: a binlog position, and transactions that all see the data
+// exactly as of that position.
+type Cut struct {
+	Position position.FilePos
+	// Snapshots are connections inside REPEATABLE READ, read only transactions. They must
+	// not be committed, nor used for two queries at once.
+	Snapshots []*sql.Conn
+	// Blocked is the longest stretch for which writers were held up, over all attempts:
+	// from asking for the lock until it was given back.
+	Blocked time.Duration
+	// Attempts counts tries, also those that ended before asking for the lock.
+	Attempts int
+
+	conns []*solo
+}
+
+// Close ends the snapshots.
+func (c *Cut) Close() error {
+	for _, conn := range c.conns {
+		conn.close()
+	}
+	c.conns, c.Snapshots = nil, nil
+	return nil
+}
+
+// cutAttempts and cutBackOff bound how long a busy server is asked: about 15 s in all. Each
+// attempt may cost writers lockTimeout, so they are spaced much wider than that.
+const (
+	cutAttempts = 10
+	cutBackOff  = 300 * time.Millisecond
+	cutMaxPause = 2 * time.Second
+)
+
+// longForLock is what a statement must have been running to be waited for before the lock
+// is asked for. One second is the finest the process list tells.
+const longForLock = time.Second
+
+// ErrBusy is returned by Cut and Freeze when the lock was not had within the bound.
+var ErrBusy = errors.New("lock not had in time")
+
+// Cut makes n snapshots of one instant. It looks for long statements first, beats, takes
+// the global read lock, reads the position, opens the snapshots and unlocks; everything
+// that can be done before the lock (connecting, session settings) is.
+//
+// From asking for the lock to its release no more than lockTimeout may pass: then the
+// connection is killed from a second one and the whole attempt is made again, after a
+// pause. A cut therefore never blocks writers for longer at a stretch. ErrBusy names what
+// was in the way. A position at the very start of a fresh binlog is not used.
+func (s *Server) Cut(ctx context.Context, n int, lockTimeout time.Duration) (*Cut, error) {
+	if n < 1 || lockTimeout <= 0 {
+		return nil, fmt.Errorf("%s: cut: %d snapshots within %s: expected at least one, and a time", s.target, n, lockTimeout)
+	}
+	var longest time.Duration
+	var last error
+	pause := cutBackOff
+	for attempt := 1; ; attempt++ {
+		cut, blocked, err := s.tryCut(ctx, n, lockTimeout)
+		longest = max(longest, blocked)
+		if err == nil {
+			cut.Blocked, cut.Attempts = longest, attempt
+			return cut, nil
+		}
+		if last = err; ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: cut: %w", s.target, ctx.Err())
+		}
+		if !errors.Is(err, ErrBusy) && !errors.Is(err, errRotated) {
+			return nil, err
+		}
+		if attempt == cutAttempts {
+			return nil, fmt.Errorf("%s: no cut in %d attempts of %s each (longest wait of writers %s): %w", s.target, attempt, lockTimeout, longest.Round(time.Millisecond), last)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: cut: %w: last attempt: %w", s.target, ctx.Err(), last)
+		case <-time.After(pause):
+		}
+		pause = min(pause*3/2, cutMaxPause)
+	}
+}
+
+// errRotated: the binlog was rotated between the heartbeat and the lock.
+var errRotated = errors.New("the binlog was rotated during the cut")
+
+// tryCut is one attempt. On an error nothing is left behind.
+func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration) (_ *Cut, blocked time.Duration, err error) {
+	if err := s.clearForLock(ctx); err != nil {
+		return nil, 0, err
+	}
+	lock, uuid, err := s.dial(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer lock.close()
+	killer, _, err := s.dial(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer killer.close()
+	cut := &Cut{}
+	defer func() {
+		if err != nil {
+			_ = cut.Close()
+		}
+	}()
+	for range n {
+		conn, other, err := s.dial(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		cut.conns = append(cut.conns, conn)
+		cut.Snapshots = append(cut.Snapshots, conn.Conn)
+		if other != uuid {
+			return nil, 0, fmt.Errorf("%s: connections reach different servers (%s and %s): expected one server behind the address, not a load balancer", s.target, uuid, other)
+		}
+		// A diff may leave a snapshot idle for long, or read from it slowly.
+		if _, err := conn.ExecContext(ctx, "SET SESSION transaction_isolation='REPEATABLE-READ', SESSION wait_timeout=86400, SESSION net_write_timeout=3600, SESSION max_execution_time=0"); err != nil {
+			return nil, 0, s.failed("preparing a snapshot", err)
+		}
+	}
+	if _, err := lock.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout=%d", wholeSeconds(bound))); err != nil {
+		return nil, 0, s.failed("preparing the lock", err)
+	}
+	beat, err := s.Beat(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	// From here the statements run to their end even if ctx is cancelled: the watchdog
+	// ends them on the server.
+	inside, cancel := detached(ctx, bound+killTimeout)
+	defer cancel()
+	stop := watch(ctx, killer, "KILL", lock.id, bound)
+	asked := time.Now()
+	err = s.snapshotsUnderLock(inside, lock, uuid, cut)
+	blocked = time.Since(asked)
+	struck := stop()
+	if err != nil {
+		if struck {
+			return nil, blocked, fmt.Errorf("%w: the global read lock was not had and given back within %s%s", ErrBusy, bound, s.inTheWay(ctx))
+		}
+		return nil, blocked, err
+	}
+	// The heartbeat lies in the file that beat names. A position in another file may be
+	// that file's very start.
+	if cut.Position.File != beat.File {
+		return nil, blocked, fmt.Errorf("%w: heartbeat at %s, lock at %s", errRotated, beat, cut.Position)
+	}
+	return cut, blocked, nil
+}
+
+// snapshotsUnderLock is all that happens while writers wait. UNLOCK TABLES succeeding on
+// the connection that took the lock proves that the lock was held until then: a connection
+// that was killed, or broke, cannot answer.
+func (s *Server) snapshotsUnderLock(ctx context.Context, lock *solo, uuid string, cut *Cut) error {
+	if _, err := lock.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK"); err != nil {
+		return s.failed("taking the global read lock", err)
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		p, err := s.endOfBinlog(gctx, lock.Conn, uuid)
+		cut.Position = p
+		return err
+	})
+	for _, conn := range cut.conns {
+		group.Go(func() error {
+			if _, err := conn.ExecContext(gctx, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"); err != nil {
+				return s.failed("opening a snapshot", err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if _, err := lock.ExecContext(ctx, "UNLOCK TABLES"); err != nil {
+		return s.failed("giving the global read lock back", err)
+	}
+	return nil
+}
+
+// clearForLock is ErrBusy while statements run that a global lock would wait for.
+func (s *Server) clearForLock(ctx context.Context) error {
+	long, err := s.blockers(ctx)
+	if err != nil {
+		return err
+	}
+	if len(long) > 0 {
+		return fmt.Errorf("%w: not asked for, %d long statements run: %s", ErrBusy, len(long), long[0])
+	}
+	return nil
+}
+
+// blockers are the long statements without those that wait in SLEEP() or GET_LOCK(): these
+// run for minutes in ordinary applications and seldom hold a table.
+func (s *Server) blockers(ctx context.Context) ([]Statement, error) {
+	all, err := s.LongStatements(ctx, longForLock)
+	if err != nil {
+		return nil, err
+	}
+	var long []Statement
+	for _, p := range all {
+		if p.State != "User sleep" && p.State != "User lock" {
+			long = append(long, p)
+		}
+	}
+	return long, nil
+}
+
+// inTheWay says, after a failed attempt, what probably was.
+func (s *Server) inTheWay(ctx context.Context) string {
+	ctx, cancel := detached(ctx, killTimeout)
+	defer cancel()
+	long, err := s.LongStatements(ctx, longForLock)
+	if err != nil || len(long) == 0 {
+		return ""
+	}
+	return ": " + long[0].String()
+}
