@@ -1,0 +1,72 @@
+package copy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vifl/vifl/pkg/schema"
+)
+
+// transfer is how one table's rows are read and written.
+type transfer struct {
+	selectList string
+	// load is the LOAD DATA statement without the reader's name, which goes where %s is.
+	load string
+	// years marks the columns of type YEAR: the driver hands their value over as a number,
+	// and 0 written as "0" would be stored as 2000.
+	years []bool
+	// enums are the places of ENUM columns, whose error value makes a warning that is meant.
+	enums []int
+	jsons []jsonColumn
+	width int
+}
+
+// fieldFormat is LOAD DATA's own default, spelled out; encode writes it.
+const fieldFormat = ` CHARACTER SET binary FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' `
+
+func newTransfer(t *schema.Table) *transfer {
+	x := &transfer{}
+	var read, into, set []string
+	for _, c := range t.Columns {
+		if c.Generated != "" {
+			continue
+		}
+		name := schema.Quote(c.Name)
+		variable := fmt.Sprintf("@v%d", len(read))
+		x.years = append(x.years, c.Type == "year")
+		switch c.Type {
+		case "enum", "set":
+			// By number: the text '' may be a member or the error value, and two members may
+			// be one under the column's collation.
+			if c.Type == "enum" {
+				x.enums = append(x.enums, len(read))
+			}
+			read = append(read, name+"+0")
+			into = append(into, variable)
+			set = append(set, name+"=CAST("+variable+" AS UNSIGNED)")
+		case "json":
+			// The server takes no JSON from binary text.
+			x.jsons = append(x.jsons, jsonColumn{place: len(read), name: c.Name})
+			read = append(read, name)
+			into = append(into, variable)
+			set = append(set, name+"=CONVERT("+variable+" USING utf8mb4)")
+		case "float":
+			// Printed as FLOAT a value has six digits, stored it has up to nine.
+			read = append(read, "CAST("+name+" AS DOUBLE)")
+			into = append(into, name)
+		default:
+			read = append(read, name)
+			into = append(into, name)
+		}
+	}
+	x.width = len(read)
+	x.selectList = strings.Join(read, ",")
+	x.load = "LOAD DATA LOCAL INFILE 'Reader::%s' INTO TABLE " + percent(schema.Quote(t.Name)) + fieldFormat + "(" + percent(strings.Join(into, ",")) + ")"
+	if len(set) > 0 {
+		x.load += " SET " + percent(strings.Join(set, ","))
+	}
+	return x
+}
+
+// percent protects a name that holds a percent sign from Sprintf.
+func percent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
