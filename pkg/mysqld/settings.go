@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -73,13 +74,16 @@ func (s *Server) arguments() []string {
 		"--socket=" + s.socket,
 		"--pid-file=" + filepath.Join(dir, "mysqld.pid"),
 		"--log-error=" + s.LogFile(),
-		"--log-bin=" + filepath.Join(s.DataDir(), "binlog"),
 		"--relay-log=" + filepath.Join(s.DataDir(), "relay"),
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--port=%d", s.o.Port),
 		fmt.Sprintf("--report-port=%d", s.o.Port),
 		"--report-host=127.0.0.1",
 		fmt.Sprintf("--server-id=%d", s.o.ServerID),
+	}
+	// A server without a binlog is asked for with the line skip-log-bin.
+	if !slices.Contains(s.o.Extra, "skip-log-bin") {
+		args = append(args, "--log-bin="+filepath.Join(s.DataDir(), "binlog"))
 	}
 	return append(args, basedir(s.inst, s.o)...)
 }
