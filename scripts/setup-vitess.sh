@@ -27,35 +27,32 @@ stale() {
 	[ -n "$newer" ]
 }
 
-# vitess_stale: sets OUT_OF_DATE to the programs to build.
-vitess_stale() {
-	local name dir stamp=$ROOT/.tools/built
-	local -a sources=("$ROOT/go.mod" "$ROOT/go.sum") folders=()
-	OUT_OF_DATE=''
-	if ! grep -qsxF "$(build_key)" "$stamp" || stale "$stamp" "${sources[@]}"; then
-		OUT_OF_DATE="$VITESS_THEIRS $VITESS_OURS vifl"
-		return
-	fi
-	for name in $VITESS_THEIRS; do
-		[ -x "$ROOT/bin/$name" ] || OUT_OF_DATE+=" $name"
-	done
-	for name in $VITESS_OURS; do
+# program_sources NAME: sets SOURCES to the files and folders it is built from,
+# without what go.mod names.
+program_sources() {
+	local dir
+	SOURCES=("$ROOT/go.mod" "$ROOT/go.sum")
+	if [[ " $VITESS_OURS " == *" $1 "* ]]; then
 		# pkg/shardid is what our vindexes may import of ours.
-		if [ ! -x "$ROOT/bin/$name" ] || stale "$stamp" "$ROOT/cmd/$name" "$ROOT/vindexes" "$ROOT/pkg/shardid"; then
-			OUT_OF_DATE+=" $name"
-		fi
-	done
-	for dir in "$ROOT"/*/; do
-		[ "$dir" = "$ROOT/bin/" ] || folders+=("$dir")
-	done
-	if [ ! -x "$ROOT/bin/vifl" ] || stale "$stamp" "${folders[@]}"; then
-		OUT_OF_DATE+=" vifl"
+		SOURCES+=("$ROOT/cmd/$1" "$ROOT/vindexes" "$ROOT/pkg/shardid")
+	elif [ "$1" = vifl ]; then
+		for dir in "$ROOT"/*/; do
+			[ "$dir" = "$ROOT/bin/" ] || SOURCES+=("$dir")
+		done
 	fi
+}
+
+# program_stale NAME KEY
+program_stale() {
+	local stamp=$ROOT/.tools/built/$1
+	[ -x "$ROOT/bin/$1" ] && grep -qsxF -- "$2" "$stamp" || return 0
+	program_sources "$1"
+	stale "$stamp" "${SOURCES[@]}"
 }
 
 # build_key: what besides files the programs depend on.
 build_key() {
-	(cd -- "$ROOT" && echo "$(go env GOVERSION GOOS GOARCH | tr '\n' ' ')")
+	(cd -- "$ROOT" && go env GOVERSION GOOS GOARCH | xargs)
 }
 
 # build_one NAME PACKAGE: go itself builds elsewhere and then renames, as
@@ -64,34 +61,35 @@ build_one() {
 	(cd -- "$ROOT" && GOTMPDIR=$TMP CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w" \
 		-o "bin/$1" "$2") >"$TMP/log" 2>&1 </dev/null && return
 	cat -- "$TMP/log" >&2
-	fail "vitess: cannot build $1: $(last_error "$TMP/log"); check the network if modules could not be fetched, else the code"
+	fail "vitess: cannot build $1, for the reasons above; check the network if a module could not be fetched, else correct the code"
 }
 
 setup_vitess() {
-	local name problem count=0 total
-	local -a names
+	local name problem key count=0
+	local -a names=()
 	need_tool go "install Go ($(awk '$1 == "go" { print $2; exit }' "$ROOT/go.mod") or later)"
 	problem=$(go_problem "$ROOT/go.mod")
 	[ -z "$problem" ] || fail "vitess: $problem; install that version of Go"
-	vitess_stale
-	# A tree without the command has nothing to build it from.
-	[ -d "$ROOT/cmd/vifl" ] || OUT_OF_DATE=${OUT_OF_DATE/ vifl/}
-	read -r -a names <<<"$OUT_OF_DATE"
-	total=${#names[@]}
-	[ "$total" -gt 0 ] || return 0
+	key=$(build_key)
+	for name in $VITESS_THEIRS $VITESS_OURS vifl; do
+		# A tree without the command has nothing to build it from.
+		[ "$name" != vifl ] || [ -d "$ROOT/cmd/vifl" ] || continue
+		program_stale "$name" "$key" && names+=("$name")
+	done
+	[ "${#names[@]}" -gt 0 ] || return 0
 	need_space "$ROOT" 1200 "building and keeping the programs in bin"
-	# What changes while we build must look newer than the stamp.
-	build_key >"$TMP/built"
-	mkdir -p -- "$ROOT/bin"
+	mkdir -p -- "$ROOT/bin" "$ROOT/.tools/built"
 	for name in "${names[@]}"; do
 		count=$((count + 1))
-		say "vitess: building $name … $count of $total"
+		say "vitess: building $name … $count of ${#names[@]}"
+		# Made first: what changes while we build must look newer than the stamp.
+		echo "$key" >"$TMP/stamp"
 		if [[ " $VITESS_THEIRS " == *" $name "* ]]; then
 			build_one "$name" "vitess.io/vitess/go/cmd/$name"
 		else
 			build_one "$name" "./cmd/$name"
 		fi
+		mv -- "$TMP/stamp" "$ROOT/.tools/built/$name"
 	done
-	mv -- "$TMP/built" "$ROOT/.tools/built"
 	DONE=1
 }
