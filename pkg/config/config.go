@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -411,4 +412,15 @@ func target(name, addr string, acc mysqlconn.Account, database string) (mysqlcon
 		return mysqlconn.Target{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return mysqlconn.Target{Name: name, Host: host, Port: port, Account: acc, Database: database}, nil
+}
+
+// CheckCredentials reads every password, and says of each that cannot be had why.
+func (c *Config) CheckCredentials() error {
+	var failed error
+	for _, cr := range []Credential{c.Vtgate.Account, c.Mains.Account, c.Legacy.Admin, c.Landing.Account} {
+		if _, err := c.Account(cr); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }

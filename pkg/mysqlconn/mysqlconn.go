@@ -73,6 +73,10 @@ func WithParam(name, value string) Option {
 	return func(c *mysql.Config) { c.Params[name] = value }
 }
 
+// Plain sets no session variables at login: a vtgate reserves a connection of its own for
+// every session that sets some.
+func Plain() Option { return func(c *mysql.Config) { c.Params = map[string]string{} } }
+
 // Config is the driver's configuration for a target: times are kept as the server's text
 // (parsing loses zero dates), the session's time zone is UTC (a TIMESTAMP read under
 // another zone is ambiguous when clocks are put back) and sql_mode is empty (a value

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const good = `
+topo: {server: "127.0.0.1:2379"}
+vtctld: 127.0.0.1:15999
+vtgate: {address: "127.0.0.1:15306", account: {user: vifl, password_env: VIFL_TEST_PASSWORD}}
+cells: [zone1]
+landing: {account: {user: vifl, password_file: secret}}
+backup: {root: /backups}
+legacy: {admin: {user: vifl, password_file: secret}}
+mains:
+  address: 127.0.0.1:3306
+  account: {user: vifl, password_file: secret}
+  teams: SELECT team_id FROM teams WHERE shard = :shard
+  data_teams: SELECT team_id FROM teams
+  where: SELECT side, host, port, db FROM shard_addresses WHERE shard = :shard
+  switch: UPDATE shard_addresses SET host = :host, port = :port, db = :database WHERE shard = :shard AND side = :side
+limits: {max_age: 5m}
+shards:
+  - {shard: 0123, database: slack, sides: {a: "10.0.0.1:3306", b: "10.0.0.2:3306"}}
+  - {shard: 4567, database: slack, sides: {a: "10.0.0.3:3306", b: "10.0.0.4:3306"}}
+`
+
+func load(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("hunter2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "vifl.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(path)
+}
+
+func TestLoad(t *testing.T) {
+	c, err := load(t, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Shards) != 2 || c.Shards[0].Number.String() != "0123" {
+		t.Errorf("unquoted 0123 was read as %v, not in decimal", c.Shards[0].Number)
+	}
+	if c.Limits.MaxAge != 5*time.Minute || c.Limits.MaxPause != 2*time.Second || c.Landing.Durability != "semi_sync" {
+		t.Errorf("defaults and given values are mixed up: %+v", c.Limits)
+	}
+	target, err := c.SideTarget(c.Shards[0], SideB)
+	if err != nil || target.Addr() != "10.0.0.2:3306" || target.Password.Reveal() != "hunter2" {
+		t.Errorf("side b is %v, %v", target, err)
+	}
+	if _, err := c.VtgateTarget(c.Shards[0].Number.ID); err == nil || !strings.Contains(err.Error(), "VIFL_TEST_PASSWORD is not set") {
+		t.Errorf("an unset variable gives %v", err)
+	}
+	if got := c.ExternalConnection(c.Shards[0].Number.ID, SideA); got != "legacy_0123_a" {
+		t.Errorf("connection %q", got)
+	}
+}
+
+func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
+	for name, c := range map[string]struct{ old, new, want string }{
+		"an unknown key":          {"cells: [zone1]", "cells: [zone1]\nsells: [zone1]", "line 6: field sells not found"},
+		"a shard in hex":          {"shard: 0123", "shard: 0x7b", "found 'x', expected decimal digits"},
+		"a shard twice":           {"shard: 4567", "shard: 123", "0123 is given twice"},
+		"an address twice":        {"10.0.0.4:3306", "10.0.0.1:3306", "is already 0123 side a"},
+		"no port":                 {"10.0.0.4:3306", "10.0.0.4", `found "10.0.0.4", expected host:port`},
+		"a side c":                {`b: "10.0.0.4:3306"`, `c: "10.0.0.4:3306"`, `found "c", expected a and b`},
+		"two password sources":    {"password_env: VIFL_TEST_PASSWORD", "password_env: X, password_file: Y", "expected one"},
+		"a switch for all shards": {"WHERE shard = :shard AND side = :side", "", "does not use :shard"},
+		"two tablets":             {"landing: {", "landing: {tablets: 2, ", "found 2, expected 3 or more"},
+		"a template for nothing":  {"landing: {", "landing: {keyspace: legacy, ", "expected exactly one {shard}"},
+		"a tab":                   {"topo:", "\ttopo:", "line 2"},
+		"no shards":               {good[strings.Index(good, "shards:"):], "", "shards: none given"},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		if text == good {
+			t.Fatalf("%s: nothing replaced", name)
+		}
+		_, err := load(t, text)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "vifl.yaml") {
+			t.Errorf("%s: error %v, want the file's name and %q", name, err, c.want)
+		}
+	}
+}
+
+func TestUnknownShardSaysWhichThereAre(t *testing.T) {
+	c, err := load(t, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Shard(999); err == nil || !strings.Contains(err.Error(), "0999") || !strings.Contains(err.Error(), "0123, 4567") {
+		t.Errorf("error %v", err)
+	}
+}
