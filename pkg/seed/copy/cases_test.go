@@ -96,7 +96,11 @@ func snapshots(t *testing.T, db *sql.DB, n int) []*sql.Conn {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Raw(func(any) error { return nil }); _, _ = c.ExecContext(ctx, "ROLLBACK"); _ = c.Close() })
+		t.Cleanup(func() {
+			_ = c.Raw(func(any) error { return nil })
+			_, _ = c.ExecContext(ctx, "ROLLBACK")
+			_ = c.Close()
+		})
 		for _, q := range []string{"SET SESSION transaction_isolation='REPEATABLE-READ'", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"} {
 			if _, err := c.ExecContext(ctx, q); err != nil {
 				t.Fatal(err)

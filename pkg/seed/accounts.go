@@ -1,0 +1,56 @@
+package seed
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+	"vitess.io/vitess/config"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
+)
+
+// openScratch is a pool of connections as an account without a password that write no
+// binlog.
+func (s *scratch) open(ctx context.Context, user string) (*sql.DB, error) {
+	return mysqlconn.Connect(ctx, s.target(user, ""), mysqlconn.WithParam("sql_log_bin", "0"), func(c *mysql.Config) { c.MultiStatements = true })
+}
+
+// landingGrants are what vifl may do on a landing's server: read everything, and write its
+// own database. docs/accounts.md lists them.
+var landingGrants = []string{
+	"GRANT SELECT, PROCESS, REPLICATION CLIENT, SHOW VIEW ON *.* TO %s",
+	"GRANT XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO %s",
+	"GRANT ALL ON `_vifl`.* TO %s",
+}
+
+// makeAccounts makes Vitess' accounts, by its own script, and vifl's. The script also
+// removes anonymous accounts and root over the network.
+func (s *scratch) makeAccounts(ctx context.Context, admin string, landing mysqlconn.Account) error {
+	db, err := s.open(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	defer conn.Close()
+	// The script has several results; the driver reads them all before it returns.
+	if _, err := conn.ExecContext(ctx, config.DefaultInitDB); err != nil {
+		return fmt.Errorf("%s: make Vitess' accounts: %w", s.name, err)
+	}
+	account := quoteText(landing.User) + "@'%'"
+	statements := []string{"SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0", "DROP USER IF EXISTS " + account, "CREATE USER " + account + " IDENTIFIED BY " + quoteText(landing.Password.Reveal())}
+	for _, g := range landingGrants {
+		statements = append(statements, fmt.Sprintf(g, account))
+	}
+	for _, q := range statements {
+		if _, err := conn.ExecContext(ctx, q); err != nil {
+			return fmt.Errorf("%s: make the account %s: %w", s.name, landing.User, err)
+		}
+	}
+	return nil
+}
