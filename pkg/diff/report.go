@@ -1,0 +1,94 @@
+package diff
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Kind says how a row differs, seen from the source.
+type Kind string
+
+// The kinds of differences.
+const (
+	Missing Kind = "missing" // on the source only
+	Extra   Kind = "extra"   // on the target only
+	Changed Kind = "changed" // on both, with other values
+)
+
+// Difference is one row that is not the same.
+type Difference struct {
+	Table string `json:"table"`
+	// Key holds the primary key's columns in key order, for people: text as text, binary
+	// values as 0x and hex digits. Of a row whose key is spelled differently on the two
+	// sides (equal under the collation), it is the source's spelling.
+	Key  []string `json:"key"`
+	Kind Kind     `json:"kind"`
+	// Columns are those that differ in a changed row. Filled in for the first of the
+	// listed differences only (columnsFor), where it costs two look-ups.
+	Columns []string `json:"columns,omitempty"`
+}
+
+// String is one line for an operator.
+func (d Difference) String() string {
+	s := fmt.Sprintf("%s (%s) %s", d.Table, strings.Join(d.Key, ", "), d.Kind)
+	if len(d.Columns) > 0 {
+		s += " in " + strings.Join(d.Columns, ", ")
+	}
+	return s
+}
+
+// TableReport is one table of one side.
+type TableReport struct {
+	Name string `json:"name"`
+	Rows uint64 `json:"rows"`
+	// Sum is the XOR of the rows' SHA-256, in hex. Two sides at one cut have the same when
+	// their rows are the same.
+	Sum string `json:"sum"`
+}
+
+// TargetReport is what was found on one target.
+type TargetReport struct {
+	Name   string        `json:"name"`
+	Tables []TableReport `json:"tables"`
+	// Differing counts all differing rows, also those beyond the bound of Differences.
+	Differing uint64 `json:"differing"`
+	// Differences are listed by table and in no further order, at most Options.MaxListed.
+	Differences []Difference `json:"differences"`
+	// ByTable counts the differing rows of each table that has some.
+	ByTable map[string]uint64 `json:"by_table,omitempty"`
+}
+
+// Truncated reports that not all differing rows are listed.
+func (t *TargetReport) Truncated() bool { return uint64(len(t.Differences)) < t.Differing }
+
+// Report is the outcome of a comparison that ran to its end.
+type Report struct {
+	Source string `json:"source"`
+	// Tables are the source's, by name.
+	Tables  []TableReport  `json:"tables"`
+	Targets []TargetReport `json:"targets"`
+	// Rows is the number of rows of the source.
+	Rows    uint64        `json:"rows"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+}
+
+// Differing is the number of differing rows, of all targets together.
+func (r *Report) Differing() uint64 {
+	var n uint64
+	for i := range r.Targets {
+		n += r.Targets[i].Differing
+	}
+	return n
+}
+
+// Equal reports that every target holds the source's rows and no others.
+func (r *Report) Equal() bool { return r.Differing() == 0 }
+
+// Progress is where a running comparison is.
+type Progress struct {
+	TablesDone, Tables int
+	Rows               uint64 // of the source, compared so far
+	RowsPerSecond      float64
+	Differing          uint64 // found so far, of all targets together
+}

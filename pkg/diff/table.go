@@ -1,0 +1,127 @@
+package diff
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vifl/vifl/pkg/schema"
+)
+
+// table is a table with the SQL that its comparison is made of. The SQL of both sides is
+// the same but for the database's name.
+type table struct {
+	*schema.Table
+	key   []keyColumn
+	loose bool // different exact keys may be one key
+	// row and wideRow are the 32-byte hash of a row, NULL when it could not be computed.
+	row, wideRow string
+	// keys selects the key's exact values, then the values for people that differ from them.
+	keys  string
+	shows int // how many values for people
+	order string
+}
+
+func newTable(t *schema.Table) (*table, error) {
+	key, err := keyColumns(t)
+	if err != nil {
+		return nil, err
+	}
+	out := &table{Table: t, key: key}
+	for _, wide := range []bool{false, true} {
+		var heads, tails []string
+		for i := range t.Columns {
+			c := &t.Columns[i]
+			k, err := classOf(c)
+			if err != nil {
+				return nil, fmt.Errorf("table %q: %w", t.Name, err)
+			}
+			head, tail := canonical(c, k, wide)
+			heads = append(heads, head...)
+			if tail != "" {
+				tails = append(tails, tail)
+			}
+		}
+		hash := "UNHEX(SHA2(" + concat(heads, tails) + ",256))"
+		if wide {
+			out.wideRow = hash
+		} else {
+			out.row = hash
+		}
+	}
+	var exact, show, order []string
+	for i := range key {
+		exact = append(exact, key[i].exact)
+		if key[i].display != "" {
+			show = append(show, key[i].display)
+		}
+		o := key[i].name
+		if key[i].desc {
+			o += " DESC"
+		}
+		order = append(order, o)
+		out.loose = out.loose || key[i].loose()
+	}
+	out.keys = strings.Join(append(exact, show...), ",")
+	out.shows = len(show)
+	out.order = strings.Join(order, ",")
+	return out, nil
+}
+
+func (t *table) hash(wide bool) string {
+	if wide {
+		return t.wideRow
+	}
+	return t.row
+}
+
+func (t *table) from(database string) string {
+	return " FROM " + schema.Quote(database) + "." + schema.Quote(t.Name) + " FORCE INDEX (PRIMARY) WHERE "
+}
+
+// sumSQL: a row whose hash is NULL makes the statement fail with error 3513, because
+// BIT_XOR refuses operands of different lengths. Without the IFNULL it would leave the row
+// out, and two sides that both cannot hash it would look equal.
+func (t *table) sumSQL(database, where string, wide bool) string {
+	return "SELECT COUNT(*),BIT_XOR(IFNULL(" + t.hash(wide) + ",X'00'))" + t.from(database) + where
+}
+
+func (t *table) listSQL(database, where string, wide bool) string {
+	return "SELECT " + t.keys + "," + t.hash(wide) + t.from(database) + where
+}
+
+// boundSQL finds the n-th key of a range in the key's order.
+func (t *table) boundSQL(database, where string, n int) string {
+	return fmt.Sprintf("SELECT %s%s%s ORDER BY %s LIMIT 1 OFFSET %d", t.keys, t.from(database), where, t.order, n-1)
+}
+
+// newestSQL lists the last n rows in the order of a column or of the key.
+func (t *table) newestSQL(database, orderBy, index string, n int, wide bool) string {
+	return fmt.Sprintf("SELECT %s,%s FROM %s.%s FORCE INDEX (%s) ORDER BY %s LIMIT %d", t.keys, t.hash(wide), schema.Quote(database), schema.Quote(t.Name), schema.Quote(index), orderBy, n)
+}
+
+// lookupSQL reads the rows of some keys, each marked with the key's place in the list. A key
+// each in its own SELECT: which of many rows belongs to which key only the server can tell,
+// by its collation.
+func (t *table) lookupSQL(database string, keys []keyValue, wide bool) string {
+	parts := make([]string, len(keys))
+	for i, k := range keys {
+		parts[i] = fmt.Sprintf("(SELECT %s,%s,%d%s%s)", t.keys, t.hash(wide), i, t.from(database), is(t.key, k))
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+// columnsSQL reads a hash of each column of one row.
+func (t *table) columnsSQL(database string, key keyValue) string {
+	parts := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		k, _ := classOf(c) // known since newTable
+		head, _ := canonical(c, k, true)
+		if k == document {
+			more, _ := canonical(c, k, false)
+			head = append(head, more[0])
+		}
+		parts[i] = "SHA2(" + concat(head, nil) + ",256)"
+	}
+	return "SELECT " + strings.Join(parts, ",") + t.from(database) + is(t.key, key)
+}
