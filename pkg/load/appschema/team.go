@@ -79,7 +79,16 @@ func (e *emitter) row(table string, values ...any) {
 }
 
 // id is an id of the application: unique over teams and, within one team, over i < 2^20.
-func (e *emitter) id(i int) uint64 { return uint64(e.team)<<20 | uint64(i) }
+func (e *emitter) id(i int) uint64 { return ID(e.team, i) }
+
+// ID is the id that the data gives a team's i-th user, channel or message.
+func ID(team int64, i int) uint64 { return uint64(team)<<20 | uint64(i) }
+
+// Users and channels of a team are ID(team, 1) to ID(team, Users) and ID(team, Channels).
+const (
+	Users    = usersPerTeam
+	Channels = channelsPerTeam
+)
 
 // auto is an explicit value for an AUTO_INCREMENT key, so that parallel filling gives the
 // same ids every time. Odd as side a would give them.
