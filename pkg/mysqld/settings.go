@@ -42,19 +42,28 @@ performance_schema_users_size = 50
 performance_schema_session_connect_attrs_size = 512
 `
 
-// writeCnf writes the server's my.cnf: what the installation needs, the small settings, then
-// extra, which wins. Paths are not in it but on the command line, where no character of
-// them needs quoting.
-func writeCnf(path string, inst *Installation, extra []string) error {
-	var b strings.Builder
+// Settings is a my.cnf section with what the installation needs to start and the settings
+// of a small server.
+func Settings(inst *Installation) (string, error) {
+	var needed []byte
 	if inst.Cnf != "" {
-		raw, err := os.ReadFile(inst.Cnf)
-		if err != nil {
-			return fmt.Errorf("settings of the installation: %w", err)
+		var err error
+		if needed, err = os.ReadFile(inst.Cnf); err != nil {
+			return "", fmt.Errorf("settings of the installation: %w", err)
 		}
-		b.Write(raw)
 	}
-	b.WriteString("\n[mysqld]" + small)
+	return string(needed) + "\n[mysqld]" + small, nil
+}
+
+// writeCnf writes the server's my.cnf: Settings, then extra, which wins. Paths are not in
+// it but on the command line, where no character of them needs quoting.
+func writeCnf(path string, inst *Installation, extra []string) error {
+	settings, err := Settings(inst)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString(settings)
 	for _, line := range extra {
 		if strings.ContainsAny(line, "\r\n") {
 			return fmt.Errorf("server setting %q: expected one line", line)
