@@ -1,0 +1,124 @@
+package guard
+
+import (
+	"time"
+
+	"github.com/vifl/vifl/pkg/cert"
+	"github.com/vifl/vifl/pkg/mains"
+	"github.com/vifl/vifl/pkg/position"
+	"github.com/vifl/vifl/pkg/shardid"
+)
+
+// Observed is everything that the refusals look at, read from the servers just now. Plain
+// values: who reads them is not the guards' business.
+type Observed struct {
+	Shard    shardid.ID
+	Template shardid.Template
+	Keyspace string
+	Database string
+	Now      time.Time
+	// Confirm is the number that the operator typed.
+	Confirm        string
+	MaxAge, MaxLag time.Duration
+
+	Certificate     *cert.Certificate
+	CertificateVoid string
+
+	// A and B are who answers at the sides' addresses now.
+	A, B cert.Server
+	// SchemaA, SchemaB and SchemaTarget are digests of the tables now.
+	SchemaA, SchemaB, SchemaTarget string
+
+	PrimaryAlias, PrimaryUUID string
+	Tablets                   []Tablet
+	WantTablets               int
+	Fenced                    bool
+	SemiSyncHave              int
+	SemiSyncNeed              int
+
+	Stream Stream
+	// Connection is the external connection that the configuration names for side a.
+	Connection string
+	// Lag is of the stream behind the legacy; negative when it could not be told.
+	Lag time.Duration
+
+	// Hold is why somebody forbade the cutover; empty for no hold.
+	Hold string
+	// Automation lists what else works on the landing, a line each.
+	Automation []string
+	// PreparedXA and Piercing list transactions and accounts by server.
+	PreparedXA, Piercing map[string][]string
+
+	// Places is what mains says; Legacy what it must say before a switch; Vitess what it
+	// says behind one.
+	Places, Legacy, Vitess []mains.Place
+}
+
+// Tablet is one tablet of the landing.
+type Tablet struct {
+	Alias, ServerUUID, Problem string
+	// Seed is the record in the tablet's data, nil when there is none.
+	Seed *SeedRecord
+}
+
+// SeedRecord is what a tablet's data says of its own origin.
+type SeedRecord struct {
+	Shard              shardid.ID
+	Keyspace, Database string
+	UUIDA, UUIDB       string
+	Position           position.FilePos
+}
+
+// Stream is the stream into the landing.
+type Stream struct {
+	State   string // running, stopped, error, absent
+	Message string
+	ID      int64
+	Source  string
+	Start   position.FilePos
+	Taints  int
+}
+
+// Refusals lists every reason against a switch, all at once. Empty: nothing speaks against
+// it.
+func Refusals(o *Observed) []Finding {
+	var out []Finding
+	for _, r := range refusals {
+		for _, f := range r.check(o) {
+			f.ID, f.Name, f.Level = r.id, r.name, Refuse
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// refusal is one numbered reason. Numbers are never used again for something else.
+type refusal struct {
+	id, name string
+	check    func(*Observed) []Finding
+}
+
+var refusals = []refusal{
+	{"R01", "no certificate", noCertificate},
+	{"R02", "certificate does not verify", brokenCertificate},
+	{"R03", "certificate of another shard", otherShard},
+	{"R04", "side a is not the certified server", otherSideA},
+	{"R05", "side b is not the certified server", otherSideB},
+	{"R06", "landing is not the certified one", otherLanding},
+	{"R07", "tablet seeded from another source", otherSeed},
+	{"R08", "tablets missing, broken or not compared", tabletsNotCompared},
+	{"R09", "stream is not the certified one", otherStream},
+	{"R10", "stream does not run, or lost events", brokenStream},
+	{"R11", "schema changed since the certificate", schemaChanged},
+	{"R12", "certificate too old", tooOld},
+	{"R13", "differences or drift", differences},
+	{"R14", "stream lags", lagging},
+	{"R15", "on hold", onHold},
+	{"R16", "other automation on the landing", automated},
+	{"R17", "prepared XA transactions", preparedXA},
+	{"R18", "accounts that pierce the freeze", piercing},
+	{"R19", "too few semi-sync replicas", semiSync},
+	{"R20", "mains does not serve the shard from this pair", mainsElsewhere},
+	{"R21", "typed number differs", notConfirmed},
+	{"R22", "landing is not fenced", notFenced},
+}
