@@ -178,8 +178,14 @@ func endOfBinlog(ctx context.Context, db *sql.DB, server string) (position.FileP
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
-	if err != nil || len(columns) < 2 || !rows.Next() {
-		return position.FilePos{}, fmt.Errorf("reading the end of the binlog: found none: is log_bin on? %w", rows.Err())
+	if err != nil {
+		return position.FilePos{}, fmt.Errorf("reading the end of the binlog: %w", err)
+	}
+	if len(columns) < 2 || !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return position.FilePos{}, fmt.Errorf("reading the end of the binlog: %w", err)
+		}
+		return position.FilePos{}, fmt.Errorf("reading the end of the binlog: found none, expected log_bin to be on")
 	}
 	p := position.FilePos{Server: server}
 	into := []any{&p.File, &p.Pos}
