@@ -83,6 +83,9 @@ func start(t testing.TB, extra ...string) servers {
 	return s
 }
 
+// at is a, then b.
+func (s servers) at(i int) *mysqld.Server { return []*mysqld.Server{s.a, s.b}[i] }
+
 // script runs statements on one new connection of a server, as an application would.
 func script(t testing.TB, s *mysqld.Server, database string, statements []string) {
 	t.Helper()

@@ -76,6 +76,9 @@ func Compare(ctx context.Context, source Side, targets []Side, s *schema.Schema,
 	if err != nil {
 		return nil, err
 	}
+	if err := sameTables(ctx, source, targets, s); err != nil {
+		return nil, err
+	}
 	e.leaf = e.confirm
 	if err := e.run(ctx); err != nil {
 		return nil, err
@@ -105,6 +108,9 @@ type engine struct {
 type leafRange struct {
 	source, target []row
 	wide           bool
+	// window: these are not all rows of a range, so that a row on one side only may well be
+	// on the other.
+	window bool
 }
 
 // worker owns one connection of every side.
@@ -131,9 +137,6 @@ func newEngine(ctx context.Context, source Side, targets []Side, s *schema.Schem
 		return nil, errors.New("compare: expected a source and at least one target, each with at least one connection")
 	}
 	if err := e.prepare(ctx, n); err != nil {
-		return nil, err
-	}
-	if err := sameTables(ctx, source, targets, s); err != nil {
 		return nil, err
 	}
 	for _, st := range s.Tables {
@@ -248,7 +251,7 @@ func (e *engine) tell() {
 	e.progress(p)
 }
 
-// record notes one differing row of a target. full reports that it was counted only.
+// record notes one differing row of a target; beyond the bound it is counted only.
 func (e *engine) record(target int, d Difference) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -260,11 +263,11 @@ func (e *engine) record(target int, d Difference) {
 	}
 }
 
-// listed is how many differences of a target are listed already.
-func (e *engine) listed(target int) int {
+// nameColumns reports whether to look for the columns of one more changed row.
+func (e *engine) nameColumns(target int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.found[target].differences)
+	return e.found[target].differing < columnsFor
 }
 
 func (e *engine) report() *Report {

@@ -86,16 +86,18 @@ func (e *engine) descend(ctx context.Context, w *worker, t *table, target int, l
 	}
 }
 
-// list reads the rows of a small range on both sides and hands them to the leaf.
+// list reads the rows of a small range on both sides and hands them to the leaf. The leaf
+// records nothing before it has read all that it needs, so it may be called once more when
+// some row turns out to need the wide form.
 func (e *engine) list(ctx context.Context, w *worker, t *table, target int, lo, hi keyValue, wide bool) error {
 	l, err := listBoth(ctx, w, t, target, between(t.key, lo, hi), wide)
+	if err == nil {
+		err = e.leaf(ctx, w, t, target, l)
+	}
 	if err != nil && !wide && tooLarge(err) {
-		l, err = listBoth(ctx, w, t, target, between(t.key, lo, hi), true)
+		return e.list(ctx, w, t, target, lo, hi, true)
 	}
-	if err != nil {
-		return err
-	}
-	return e.leaf(ctx, w, t, target, l)
+	return err
 }
 
 func listBoth(ctx context.Context, w *worker, t *table, target int, where string, wide bool) (leafRange, error) {

@@ -25,7 +25,7 @@ type Side struct {
 // prepareSQL pins what the text of values depends on: TIMESTAMP by the zone, CHAR by sql_mode
 // (PAD_CHAR_TO_FULL_LENGTH), and takes away limits that cut results short or keep a long key
 // range from using its index.
-const prepareSQL = `SET SESSION time_zone='+00:00', sql_mode='NO_AUTO_VALUE_ON_ZERO', sql_select_limit=18446744073709551615,
+const prepareSQL = `SET NAMES utf8mb4, SESSION time_zone='+00:00', sql_mode='NO_AUTO_VALUE_ON_ZERO', sql_select_limit=18446744073709551615,
 	sql_big_selects=1, range_optimizer_max_mem_size=0, max_execution_time=0`
 
 // reader is one connection of a side.
@@ -38,10 +38,8 @@ type reader struct {
 func (s *Side) readers(ctx context.Context, n int) ([]*reader, error) {
 	out := make([]*reader, n)
 	for i := range out {
-		for _, q := range []string{"SET NAMES utf8mb4", prepareSQL} {
-			if _, err := s.Conns[i].ExecContext(ctx, q); err != nil {
-				return nil, fmt.Errorf("%s: prepare a connection for comparing: %w", s.Name, err)
-			}
+		if _, err := s.Conns[i].ExecContext(ctx, prepareSQL); err != nil {
+			return nil, fmt.Errorf("%s: prepare a connection for comparing: %w", s.Name, err)
 		}
 		out[i] = &reader{side: s.Name, database: s.Database, conn: s.Conns[i]}
 	}

@@ -69,8 +69,10 @@ type Report struct {
 	Tables  []TableReport  `json:"tables"`
 	Targets []TargetReport `json:"targets"`
 	// Rows is the number of rows of the source.
-	Rows    uint64        `json:"rows"`
-	Elapsed time.Duration `json:"elapsed_ns"`
+	Rows uint64 `json:"rows"`
+	// Rechecked counts the keys that Drift had to read again because they differed at first.
+	Rechecked uint64        `json:"rechecked,omitempty"`
+	Elapsed   time.Duration `json:"elapsed_ns"`
 }
 
 // Differing is the number of differing rows, of all targets together.
@@ -80,6 +82,16 @@ func (r *Report) Differing() uint64 {
 		n += r.Targets[i].Differing
 	}
 	return n
+}
+
+// First is the first listed difference with its target, for a message; "" without one.
+func (r *Report) First() string {
+	for i := range r.Targets {
+		if d := r.Targets[i].Differences; len(d) > 0 {
+			return r.Targets[i].Name + ": " + d[0].String()
+		}
+	}
+	return ""
 }
 
 // Equal reports that every target holds the source's rows and no others.

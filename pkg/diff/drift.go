@@ -1,0 +1,242 @@
+package diff
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vifl/vifl/pkg/schema"
+)
+
+const (
+	// driftRounds is how often keys that differ are read again after both sides have applied
+	// each other's writes. One would do, were no row written while it is read.
+	driftRounds = 3
+	// driftReads and driftPause: a row that is written all the time is never read at one
+	// instant on both sides. Read a few times, it shows on one side a value that the other
+	// had as well; a row that drifted does not.
+	driftReads = 5
+	driftPause = 20 * time.Millisecond
+	// maxSuspects bounds the keys held in memory.
+	maxSuspects = 100_000
+)
+
+// Drift compares b with a while both take writes and replicate from each other. No single
+// instant exists, so keys that differ are read again after settle, which returns when each
+// side has applied what the other had written when it was called. What still differs after
+// a few rounds is drift: Missing is on a only, Extra on b only.
+//
+// It uses `parallel` connections of each pool. Rows and sums of the report are of moving
+// tables and only tell the size. When so many keys differ at first that not all can be
+// held and read again, and none of those held turns out to be drift, it is an error.
+func Drift(ctx context.Context, a, b Pool, s *schema.Schema, parallel int, o Options, settle func(context.Context) error, progress func(Progress)) (*Report, error) {
+	sides, closeAll, err := openPools(ctx, []Pool{a, b}, parallel)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	e, err := newEngine(ctx, sides[0], sides[1:], s, o, progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameTables(ctx, sides[0], sides[1:], s); err != nil {
+		return nil, err
+	}
+	var found suspects
+	e.leaf = found.collect
+	if err := e.run(ctx); err != nil {
+		return nil, err
+	}
+	rechecked := uint64(len(found.list)) + found.beyond
+	left := found.list
+	for round := 0; round < driftRounds && len(left) > 0; round++ {
+		if err := settle(ctx); err != nil {
+			return nil, fmt.Errorf("compare %s with %s: wait until each has applied the other's writes: %w", b.Name, a.Name, err)
+		}
+		if left, err = e.recheck(ctx, left); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.recordDrift(ctx, left); err != nil {
+		return nil, err
+	}
+	if found.beyond > 0 {
+		if len(left) == 0 {
+			return nil, fmt.Errorf("compare %s with %s: %d keys differed at first, more than the %d that can be read again, and none of these is drift: try again when there is less traffic", b.Name, a.Name, rechecked, maxSuspects)
+		}
+		e.found[0].differing += found.beyond
+	}
+	r := e.report()
+	r.Rechecked = rechecked
+	return r, nil
+}
+
+// suspect is a key that differed when its chunk was read.
+type suspect struct {
+	t   *table
+	key keyValue
+	// a and b are the values seen on each side in this round; the zero hash is "no row".
+	a, b map[hash]bool
+	// lastA and lastB are what was read last.
+	lastA, lastB *row
+}
+
+// suspects gathers keys that differ.
+type suspects struct {
+	mu     sync.Mutex
+	list   []*suspect
+	beyond uint64
+}
+
+// collect is the leaf of Drift.
+func (s *suspects) collect(_ context.Context, _ *worker, t *table, _ int, l leafRange) error {
+	changed, onlyA, onlyB := pairs(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rows := range [][]row{changed, onlyA, onlyB} {
+		for _, r := range rows {
+			if len(s.list) >= maxSuspects {
+				s.beyond++
+				continue
+			}
+			s.list = append(s.list, &suspect{t: t, key: r.key})
+		}
+	}
+	return nil
+}
+
+// recheck reads suspects on both sides and keeps those that no reading explains.
+func (e *engine) recheck(ctx context.Context, list []*suspect) ([]*suspect, error) {
+	for _, s := range list {
+		s.a, s.b = map[hash]bool{}, map[hash]bool{}
+	}
+	for read := range driftReads {
+		if read > 0 {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(driftPause):
+			}
+		}
+		if err := e.readSuspects(ctx, list); err != nil {
+			return nil, err
+		}
+		var left []*suspect
+		for _, s := range list {
+			if !s.met() {
+				left = append(left, s)
+			}
+		}
+		if list = left; len(list) == 0 {
+			return nil, nil
+		}
+	}
+	return list, nil
+}
+
+// met reports that both sides have shown one value.
+func (s *suspect) met() bool {
+	for h := range s.a {
+		if s.b[h] {
+			return true
+		}
+	}
+	return false
+}
+
+// readSuspects reads all of the list once on both sides, the workers sharing it.
+func (e *engine) readSuspects(ctx context.Context, list []*suspect) error {
+	const batch = 200
+	var parts [][]*suspect
+	for from := 0; from < len(list); {
+		to := from + 1
+		for to < len(list) && to-from < batch && list[to].t == list[from].t {
+			to++
+		}
+		parts = append(parts, list[from:to])
+		from = to
+	}
+	queue := make(chan []*suspect, len(parts))
+	for _, p := range parts {
+		queue <- p
+	}
+	close(queue)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, w := range e.workers {
+		g.Go(func() error {
+			for part := range queue {
+				err := readPart(ctx, w, part, false)
+				if err != nil && tooLarge(err) {
+					err = readPart(ctx, w, part, true)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func readPart(ctx context.Context, w *worker, part []*suspect, wide bool) error {
+	keys := make([]keyValue, len(part))
+	for i, s := range part {
+		keys[i] = s.key
+	}
+	var a, b []*row
+	var g errgroup.Group
+	g.Go(func() (err error) { a, err = w.source.lookup(ctx, part[0].t, keys, wide); return err })
+	g.Go(func() (err error) { b, err = w.targets[0].lookup(ctx, part[0].t, keys, wide); return err })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	value := func(r *row) hash {
+		if r == nil {
+			return hash{}
+		}
+		return r.hash
+	}
+	for i, s := range part {
+		s.lastA, s.lastB = a[i], b[i]
+		s.a[value(a[i])], s.b[value(b[i])] = true, true
+	}
+	return nil
+}
+
+// recordDrift records what is left. A row whose key is spelled differently on the sides was
+// suspected under both spellings, and is recorded under a's.
+func (e *engine) recordDrift(ctx context.Context, left []*suspect) error {
+	seen := map[string]bool{}
+	for _, s := range left {
+		d := Difference{Table: s.t.Name}
+		var r *row
+		switch {
+		case s.lastA == nil && s.lastB == nil:
+			continue // gone from both since
+		case s.lastA == nil:
+			r, d.Kind = s.lastB, Extra
+		case s.lastB == nil:
+			r, d.Kind = s.lastA, Missing
+		default:
+			r, d.Kind = s.lastA, Changed
+		}
+		id := s.t.Name + "\x00" + r.key.id()
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		d.Key = r.show
+		if d.Kind == Changed && e.nameColumns(0) {
+			var err error
+			if d.Columns, err = changedColumns(ctx, e.workers[0], s.t, 0, r.key); err != nil {
+				return err
+			}
+		}
+		e.record(0, d)
+	}
+	return nil
+}
