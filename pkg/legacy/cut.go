@@ -20,7 +20,7 @@ type Cut struct {
 	// not be committed, nor used for two queries at once.
 	Snapshots []*sql.Conn
 	// Blocked is the longest stretch for which writers were held up, over all attempts:
-	// from asking for the lock until it was given back.
+	// from asking for the lock until it was given back and nobody waited for it any more.
 	Blocked time.Duration
 	// Attempts counts tries, also those that ended before asking for the lock.
 	Attempts int
@@ -45,9 +45,12 @@ const (
 	cutMaxPause = 2 * time.Second
 )
 
-// longForLock is what a statement must have been running to be waited for before the lock
-// is asked for. One second is the finest the process list tells.
-const longForLock = time.Second
+// longForLock is what a statement that holds tables must have been running for us to wait
+// for its end before asking for the lock. The global read lock flushes tables: each table
+// that such a statement has in use is closed to everybody until the statement ends, and
+// stays so when our waiting lock is killed. So the look beforehand is what protects writers
+// from a long SELECT; the bound protects them from everything else.
+const longForLock = 100 * time.Millisecond
 
 // ErrBusy is returned by Cut and Freeze when the lock was not had within the bound.
 var ErrBusy = errors.New("lock not had in time")
@@ -58,8 +61,10 @@ var ErrBusy = errors.New("lock not had in time")
 //
 // From asking for the lock to its release no more than lockTimeout may pass: then the
 // connection is killed from a second one and the whole attempt is made again, after a
-// pause. A cut therefore never blocks writers for longer at a stretch. ErrBusy names what
-// was in the way. A position at the very start of a fresh binlog is not used.
+// pause. ErrBusy names what was in the way. One thing can hold writers up for longer than
+// lockTimeout: a SELECT that began just before and runs long keeps the tables it uses closed
+// to them until it ends (see longForLock); Blocked tells. A position at the very start of a
+// fresh binlog is not used.
 func (s *Server) Cut(ctx context.Context, n int, lockTimeout time.Duration) (*Cut, error) {
 	if n < 1 || lockTimeout <= 0 {
 		return nil, fmt.Errorf("%s: cut: %d snapshots within %s: expected at least one, and a time", s.target, n, lockTimeout)
@@ -74,9 +79,14 @@ func (s *Server) Cut(ctx context.Context, n int, lockTimeout time.Duration) (*Cu
 			cut.Blocked, cut.Attempts = longest, attempt
 			return cut, nil
 		}
-		if last = err; ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: cut: %w", s.target, ctx.Err())
+		if ctx.Err() != nil {
+			// What an attempt that was cut short met with says less than the one before.
+			if last == nil || errors.Is(err, ErrBusy) {
+				last = err
+			}
+			return nil, fmt.Errorf("%s: cut: %w: last attempt: %w", s.target, ctx.Err(), last)
 		}
+		last = err
 		if !errors.Is(err, ErrBusy) && !errors.Is(err, errRotated) {
 			return nil, err
 		}
@@ -150,7 +160,10 @@ func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration) (_ *Cut
 	struck := stop()
 	if err != nil {
 		if struck {
-			return nil, blocked, fmt.Errorf("%w: the global read lock was not had and given back within %s%s", ErrBusy, bound, s.inTheWay(ctx))
+			why := s.inTheWay(ctx)
+			lock.close()
+			s.settle(ctx)
+			return nil, time.Since(asked), fmt.Errorf("%w: the global read lock was not had and given back within %s%s", ErrBusy, bound, why)
 		}
 		return nil, blocked, err
 	}
@@ -192,32 +205,51 @@ func (s *Server) snapshotsUnderLock(ctx context.Context, lock *solo, uuid string
 	return nil
 }
 
-// clearForLock is ErrBusy while statements run that a global lock would wait for.
+// clearForLock is ErrBusy while a statement runs that the global lock would wait for. A
+// SLEEP() or GET_LOCK() without tables, which ordinary applications wait in for minutes, is
+// no such statement.
 func (s *Server) clearForLock(ctx context.Context) error {
-	long, err := s.blockers(ctx)
+	all, err := s.LongStatements(ctx, longForLock)
 	if err != nil {
 		return err
 	}
-	if len(long) > 0 {
-		return fmt.Errorf("%w: not asked for, %d long statements run: %s", ErrBusy, len(long), long[0])
+	for _, p := range all {
+		if p.HoldsTables {
+			return fmt.Errorf("%w: not asked for while a long statement runs: %s", ErrBusy, p)
+		}
 	}
 	return nil
 }
 
-// blockers are the long statements without those that wait in SLEEP() or GET_LOCK(): these
-// run for minutes in ordinary applications and seldom hold a table.
-func (s *Server) blockers(ctx context.Context) ([]Statement, error) {
-	all, err := s.LongStatements(ctx, longForLock)
-	if err != nil {
-		return nil, err
-	}
-	var long []Statement
-	for _, p := range all {
-		if p.State != "User sleep" && p.State != "User lock" {
-			long = append(long, p)
+// flushPoll and flushPatience bound the wait for the aftermath of a killed lock.
+const (
+	flushPoll     = 20 * time.Millisecond
+	flushPatience = time.Minute
+)
+
+// settle waits until nobody waits any more for a table that our killed lock had flushed
+// (see longForLock). Those writers were held up by us, so that time counts as blocked; and
+// the next attempt must not pile on.
+func (s *Server) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushPatience)
+	defer cancel()
+	for ctx.Err() == nil {
+		all, err := s.processes(ctx)
+		if err != nil {
+			return
+		}
+		waiting := false
+		for _, p := range all {
+			waiting = waiting || p.State == "Waiting for table flush"
+		}
+		if !waiting {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(flushPoll):
 		}
 	}
-	return long, nil
 }
 
 // inTheWay says, after a failed attempt, what probably was.
