@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"vitess.io/vitess/go/sqltypes"
@@ -34,7 +35,7 @@ func (l *Landing) VReplicationExec(ctx context.Context, query string) (*Result, 
 	}
 	qr, err := l.f.tablets.VReplicationExec(ctx, r, query)
 	if err != nil {
-		return nil, l.errorf("primary %s: vreplication: %w", fromRecord(r).Alias, err)
+		return nil, l.errorf("primary %s: vreplication: %w", fromRecord(r).Alias, oneLine{err})
 	}
 	return result(qr), nil
 }
@@ -51,7 +52,7 @@ func (l *Landing) read(ctx context.Context, query string) ([]Row, error) {
 	}
 	qr, err := l.f.tablets.ExecuteFetchAsDba(ctx, r, false, &tabletmanagerdatapb.ExecuteFetchAsDbaRequest{Query: []byte(query), MaxRows: maxRows})
 	if err != nil {
-		return nil, l.errorf("primary %s: %w", fromRecord(r).Alias, err)
+		return nil, l.errorf("primary %s: %w", fromRecord(r).Alias, oneLine{err})
 	}
 	return result(qr).Rows, nil
 }
@@ -97,3 +98,10 @@ func WaitGTID(ctx context.Context, db *sql.DB, gtid string) error {
 		}
 	}
 }
+
+// oneLine prints an error of a remote call on one line; Vitess' own have several.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e oneLine) Unwrap() error { return e.error }

@@ -152,7 +152,7 @@ func (l *Landing) Delete(ctx context.Context) error {
 	}
 	_, err = l.f.vtctld.DeleteKeyspace(ctx, &vtctldatapb.DeleteKeyspaceRequest{Keyspace: l.keyspace, Recursive: true, Force: false})
 	if err != nil {
-		return l.errorf("vtctld at %s: deleting the keyspace: %w", l.f.address, err)
+		return l.errorf("vtctld at %s: deleting the keyspace: %w", l.f.address, oneLine{err})
 	}
 	if err := l.f.ts.RebuildSrvVSchema(ctx, nil); err != nil {
 		return l.errorf("rebuilding the vschema that vtgates see: %w", err)

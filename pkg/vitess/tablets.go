@@ -98,7 +98,7 @@ func (l *Landing) ask(ctx context.Context, r *topodatapb.Tablet) Tablet {
 	t := fromRecord(r)
 	st, err := l.status(ctx, r)
 	if err != nil {
-		t.Problem = err.Error()
+		t.Problem = oneLine{err}.Error()
 		return t
 	}
 	t.ServerUUID, t.Version, t.ReadOnly, t.SuperReadOnly = st.ServerUuid, st.Version, st.ReadOnly, st.SuperReadOnly
@@ -172,7 +172,7 @@ func (l *Landing) Elect(ctx context.Context, alias string) error {
 		req.ExpectedPrimary = si.PrimaryAlias
 	}
 	if _, err := l.f.vtctld.PlannedReparentShard(ctx, req); err != nil {
-		return l.errorf("vtctld at %s: electing %s: %w", l.f.address, alias, err)
+		return l.errorf("vtctld at %s: electing %s: %w", l.f.address, alias, oneLine{err})
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func scrub(message string) string {
 		_, kind := inspect.Statement(statement, "", "")
 		return atDDL + "(" + kind + ")"
 	}
-	for _, mark := range []string{" during query:", "in row-based replication:", ", query: ", "Query: ", " near "} {
+	for _, mark := range []string{" during query:", " in row-based replication:", ", query: ", "Query: ", " near "} {
 		if i := strings.Index(message, mark); i >= 0 {
 			message = message[:i] + " …"
 		}

@@ -123,8 +123,8 @@ func (s *Stream) insertProbe(ctx context.Context, from, to position.FilePos) err
 
 // reached waits until the probe has stopped at exactly p.
 func (s *Stream) reached(ctx context.Context, p position.FilePos) error {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
+	deadline := time.NewTimer(probeWait)
+	defer deadline.Stop()
 	for {
 		r, err := s.present(ctx)
 		if err != nil {
@@ -142,6 +142,8 @@ func (s *Stream) reached(ctx context.Context, p position.FilePos) error {
 		}
 		select {
 		case <-ctx.Done():
+			return s.errorf("verifying connection %q: waiting for the probe to reach %s: %w", s.connection, p, context.Cause(ctx))
+		case <-deadline.C:
 			return wrong(fmt.Sprintf("which what is read through it did not reach in %s", probeWait))
 		case <-time.After(2 * pollFast):
 		}
