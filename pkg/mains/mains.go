@@ -1,10 +1,16 @@
-// Package mains owns the MySQL that maps workspaces (teams) to legacy shards and shards to
-// addresses: it is asked and changed by statements of the configuration, and it holds vifl's
-// epoch of each shard in its own _vifl database.
+// Package mains owns what vifl asks of and changes in mains, the MySQL that maps teams to
+// legacy shards and legacy shards to where they are served. How mains is laid out is the
+// fleet's: the statements come from vifl.yaml.
 //
-// Invariants: an epoch only grows; a change of addresses happens in one transaction with the
-// row of the shard's epoch locked and equal to the caller's, so a former owner of the shard,
-// however late it wakes up, changes nothing.
+// It does not own what a place means (route) or when it may change (workflows).
+//
+// Invariants:
+//   - A shard's place changes only in a transaction that holds the shard's row of
+//     _vifl.epoch and found the caller's epoch there. The row is raised before a new owner
+//     does anything, so that an old owner that wakes up changes nothing.
+//   - The transaction is committed only when reading back, inside it, shows exactly the
+//     wanted places, and each statement changed one row.
+//   - When the reply to COMMIT is lost, the outcome is ErrUnknownOutcome, never a guess.
 package mains
 
 import (
@@ -12,7 +18,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sort"
 	"strings"
 
 	"github.com/vifl/vifl/pkg/config"
@@ -20,14 +25,13 @@ import (
 	"github.com/vifl/vifl/pkg/shardid"
 )
 
-// ErrEpoch means that another owner has taken the shard over since.
-var ErrEpoch = errors.New("the shard's epoch in mains is not ours")
+// ErrUnknownOutcome: the change may or may not have been made. Read Where before deciding.
+var ErrUnknownOutcome = errors.New("the reply to COMMIT was lost: the change may or may not have been made")
 
-// ErrUnknownOutcome means that the reply to the commit was lost: the change may have
-// happened. Read Where before deciding.
-var ErrUnknownOutcome = errors.New("it is not known whether mains was changed")
+// ErrEpoch: the shard belongs to another owner now; nothing was changed.
+var ErrEpoch = errors.New("the shard has another owner")
 
-// Place is where the application finds one side of a shard.
+// Place is where one side of a shard is served.
 type Place struct {
 	Side     string `json:"side"`
 	Host     string `json:"host"`
@@ -35,252 +39,157 @@ type Place struct {
 	Database string `json:"database"`
 }
 
-// String is for people.
+// String is a at host:port/database.
 func (p Place) String() string {
-	return fmt.Sprintf("%s: %s:%d database %q", p.Side, p.Host, p.Port, p.Database)
+	return fmt.Sprintf("%s at %s:%d/%s", p.Side, p.Host, p.Port, p.Database)
 }
 
 // Mains is a connection to mains.
 type Mains struct {
 	db     *sql.DB
 	target mysqlconn.Target
-	cfg    config.Mains
+
+	teams, dataTeams, where, change statement
 }
 
-// Open connects. It changes nothing.
+// Open connects to mains and checks the configured statements' names. It changes nothing.
 func Open(ctx context.Context, t mysqlconn.Target, c config.Mains) (*Mains, error) {
-	db, err := mysqlconn.Connect(ctx, t)
-	if err != nil {
+	if t.Name == "" {
+		t.Name = "mains"
+	}
+	m := &Mains{target: t}
+	for _, s := range []struct {
+		into    *statement
+		key     string
+		text    string
+		allowed []string
+	}{
+		{&m.teams, "mains.teams", c.Teams, []string{"shard"}},
+		{&m.dataTeams, "mains.data_teams", c.DataTeams, []string{"shard", "database"}},
+		{&m.where, "mains.where", c.Where, []string{"shard"}},
+		{&m.change, "mains.switch", c.Switch, []string{"shard", "side", "host", "port", "database"}},
+	} {
+		var err error
+		if *s.into, err = parse(s.key, s.text, s.allowed...); err != nil {
+			return nil, err
+		}
+	}
+	// A statement that commits by itself (DDL, a procedure) would escape the transaction
+	// that makes the switch safe.
+	if first := strings.Fields(m.change.text); len(first) == 0 || !strings.EqualFold(first[0], "UPDATE") {
+		return nil, fmt.Errorf("configuration: mains.switch: expected a plain UPDATE")
+	}
+	var err error
+	if m.db, err = mysqlconn.Connect(ctx, t); err != nil {
 		return nil, err
 	}
-	return &Mains{db: db, target: t, cfg: c}, nil
+	return m, nil
 }
 
 // Close ends the connections.
 func (m *Mains) Close() error { return m.db.Close() }
 
-// Target is where mains is.
+// DB is the pool, for checks.
+func (m *Mains) DB() *sql.DB { return m.db }
+
+// Target is where and as whom we connect.
 func (m *Mains) Target() mysqlconn.Target { return m.target }
 
-// queryer is what a pool and a transaction have in common.
-type queryer interface {
+func (m *Mains) failed(doing string, err error) error {
+	return fmt.Errorf("%s: %w", doing, mysqlconn.Explain(m.target, err))
+}
+
+type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Teams are the ids of the teams that mains says live on a shard, ascending.
+// Teams are the ids of the teams that mains says live on the shard.
 func (m *Mains) Teams(ctx context.Context, id shardid.ID) ([]int64, error) {
-	stmt, args, err := bind(m.cfg.Teams, map[string]any{":shard": uint16(id)})
-	if err != nil {
-		return nil, fmt.Errorf("mains.teams: %w", err)
-	}
-	teams, err := ids(ctx, m.db, stmt, args)
-	if err != nil {
-		return nil, fmt.Errorf("%s: teams of shard %s: %w", m.target, id, err)
-	}
-	return teams, nil
+	return m.ids(ctx, m.db, m.teams, m.target, map[string]any{"shard": uint16(id)})
 }
 
-// DataTeams are the ids of the teams that the data of a legacy server holds, ascending. The
-// connection must have the shard's database selected.
-func (m *Mains) DataTeams(ctx context.Context, legacy *sql.Conn) ([]int64, error) {
-	teams, err := ids(ctx, legacy, m.cfg.DataTeams, nil)
-	if err != nil {
-		return nil, fmt.Errorf("teams in the data (mains.data_teams): %w", err)
-	}
-	return teams, nil
-}
-
-func ids(ctx context.Context, q queryer, stmt string, args []any) ([]int64, error) {
-	rows, err := q.QueryContext(ctx, stmt, args...)
+// DataTeams are the ids of the teams that the data of a server holds. The target's database
+// is the shard's database there.
+func (m *Mains) DataTeams(ctx context.Context, t mysqlconn.Target, id shardid.ID) ([]int64, error) {
+	db, err := mysqlconn.Connect(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	var out []int64
+	defer db.Close()
+	return m.ids(ctx, db, m.dataTeams, t, map[string]any{"shard": uint16(id), "database": t.Database})
+}
+
+func (m *Mains) ids(ctx context.Context, q querier, s statement, t mysqlconn.Target, values map[string]any) ([]int64, error) {
+	fail := func(err error) error { return fmt.Errorf("%s: %w", s.key, mysqlconn.Explain(t, err)) }
+	rows, err := q.QueryContext(ctx, s.text, s.args(values)...)
+	if err != nil {
+		return nil, fail(err)
+	}
+	defer rows.Close()
+	var ids []int64
 	for rows.Next() {
 		var id int64
 		if err := rows.Scan(&id); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %s: %w: expected one column with the id of a team", s.key, t, err)
 		}
-		out = append(out, id)
+		ids = append(ids, id)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i] < out[j] })
-	return out, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, fail(err)
+	}
+	return ids, nil
 }
 
-// Where is what mains tells the application about a shard, sorted by side.
+// Where is where mains says that the shard is served, a row for each side.
 func (m *Mains) Where(ctx context.Context, id shardid.ID) ([]Place, error) {
-	return m.where(ctx, m.db, id)
+	return m.whereOn(ctx, m.db, id)
 }
 
-func (m *Mains) where(ctx context.Context, q queryer, id shardid.ID) ([]Place, error) {
-	stmt, args, err := bind(m.cfg.Where, map[string]any{":shard": uint16(id)})
+func (m *Mains) whereOn(ctx context.Context, q querier, id shardid.ID) ([]Place, error) {
+	rows, err := q.QueryContext(ctx, m.where.text, m.where.args(map[string]any{"shard": uint16(id)})...)
 	if err != nil {
-		return nil, fmt.Errorf("mains.where: %w", err)
+		return nil, m.failed(m.where.key, err)
 	}
-	rows, err := q.QueryContext(ctx, stmt, args...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: where shard %s is served: %w", m.target, id, err)
-	}
-	defer func() { _ = rows.Close() }()
+	defer rows.Close()
 	var places []Place
 	for rows.Next() {
 		var p Place
 		if err := rows.Scan(&p.Side, &p.Host, &p.Port, &p.Database); err != nil {
-			return nil, fmt.Errorf("%s: where shard %s is served: expected the columns side, host, port, database: %w", m.target, id, err)
+			return nil, fmt.Errorf("%s: %s: %w: expected the columns side, host, port, database", m.where.key, m.target, err)
 		}
 		places = append(places, p)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("%s: where shard %s is served: %w", m.target, id, err)
+		return nil, m.failed(m.where.key, err)
 	}
-	sort.Slice(places, func(i, j int) bool { return places[i].Side < places[j].Side })
 	return places, nil
 }
 
-// Epoch is the shard's epoch in mains, 0 when it was never raised.
-func (m *Mains) Epoch(ctx context.Context, id shardid.ID) (uint64, error) {
-	var epoch uint64
-	err := m.db.QueryRowContext(ctx, "SELECT epoch FROM `_vifl`.`epoch` WHERE shard = ?", uint16(id)).Scan(&epoch)
-	if errors.Is(err, sql.ErrNoRows) || mysqlconn.IsNoSuchTable(err) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s: epoch of shard %s: %w", m.target, id, err)
-	}
-	return epoch, nil
-}
-
-// RaiseEpoch makes the shard's epoch in mains at least `to`; a higher one is ErrEpoch. It
-// makes the table when there is none.
-func (m *Mains) RaiseEpoch(ctx context.Context, id shardid.ID, to uint64) error {
-	for _, stmt := range []string{
-		"CREATE DATABASE IF NOT EXISTS `_vifl`",
-		"CREATE TABLE IF NOT EXISTS `_vifl`.`epoch` (shard SMALLINT UNSIGNED NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB COMMENT='written by vifl: fences former owners of a shard'",
-	} {
-		if _, err := m.db.ExecContext(ctx, stmt); err != nil {
-			return fmt.Errorf("%s: prepare _vifl.epoch: %w: grant ALL ON `_vifl`.* to %q", m.target, err, m.target.User)
-		}
-	}
-	// GREATEST makes a repeated call, and one whose reply was lost, harmless.
-	if _, err := m.db.ExecContext(ctx, "INSERT INTO `_vifl`.`epoch` (shard, epoch) VALUES (?, ?) ON DUPLICATE KEY UPDATE epoch = GREATEST(epoch, VALUES(epoch))", uint16(id), to); err != nil {
-		return fmt.Errorf("%s: raise the epoch of shard %s to %d: %w", m.target, id, to, err)
-	}
-	now, err := m.Epoch(ctx, id)
-	if err != nil {
-		return err
-	}
-	if now != to {
-		return fmt.Errorf("%s: shard %s: found epoch %d, expected %d: %w", m.target, id, now, to, ErrEpoch)
-	}
-	return nil
-}
-
-// Switch sends the application to other places, on condition of the epoch, in one
-// transaction. It verifies inside the transaction that mains then says exactly these places.
-// ErrUnknownOutcome when the commit's reply was lost; with any other error nothing changed.
-func (m *Mains) Switch(ctx context.Context, id shardid.ID, epoch uint64, to []Place) error {
-	tx, err := m.db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("%s: switch shard %s: %w", m.target, id, err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	var now uint64
-	err = tx.QueryRowContext(ctx, "SELECT epoch FROM `_vifl`.`epoch` WHERE shard = ? FOR UPDATE", uint16(id)).Scan(&now)
-	if err != nil {
-		return fmt.Errorf("%s: switch shard %s: lock its epoch: %w", m.target, id, err)
-	}
-	if now != epoch {
-		return fmt.Errorf("%s: switch shard %s: found epoch %d, expected %d: %w: nothing was changed", m.target, id, now, epoch, ErrEpoch)
-	}
-	for _, p := range to {
-		stmt, args, err := bind(m.cfg.Switch, map[string]any{":shard": uint16(id), ":side": p.Side, ":host": p.Host, ":port": p.Port, ":database": p.Database})
-		if err != nil {
-			return fmt.Errorf("mains.switch: %w", err)
-		}
-		res, err := tx.ExecContext(ctx, stmt, args...)
-		if err != nil {
-			return fmt.Errorf("%s: switch shard %s: %w: nothing was changed", m.target, id, err)
-		}
-		// A row that says so already counts as changed by none.
-		if n, err := res.RowsAffected(); err == nil && n > 1 {
-			return fmt.Errorf("%s: switch shard %s side %s: the statement changed %d rows, expected one: it is not confined to one shard and side; nothing was changed", m.target, id, p.Side, n)
-		}
-	}
-	got, err := m.where(ctx, tx, id)
-	if err != nil {
-		return err
-	}
-	if !Same(got, to) {
-		return fmt.Errorf("%s: switch shard %s: mains.where then says %v, expected %v: nothing was changed: do mains.switch and mains.where speak of the same rows?", m.target, id, got, to)
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("%s: switch shard %s: %w: %w", m.target, id, ErrUnknownOutcome, err)
-	}
-	return nil
-}
-
-// Same reports that two lists name the same places, in whatever order.
+// Same reports whether two lists hold the same places, in any order.
 func Same(a, b []Place) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	have := map[Place]bool{}
+	count := map[Place]int{}
 	for _, p := range a {
-		have[p] = true
+		count[p]++
 	}
 	for _, p := range b {
-		if !have[p] {
+		if count[p]--; count[p] < 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// bind replaces :name outside quotes by ? and lists the values in order. A name that is
-// used but not known is an error, as is a quote that does not end.
-func bind(stmt string, values map[string]any) (string, []any, error) {
-	var out strings.Builder
-	var args []any
-	var quote byte
-	for i := 0; i < len(stmt); i++ {
-		c := stmt[i]
-		switch {
-		case quote != 0:
-			if c == '\\' && quote != '`' && i+1 < len(stmt) {
-				out.WriteByte(c)
-				i++
-				c = stmt[i]
-			} else if c == quote {
-				quote = 0
-			}
-			out.WriteByte(c)
-		case c == '\'' || c == '"' || c == '`':
-			quote = c
-			out.WriteByte(c)
-		case c == ':' && i+1 < len(stmt) && letter(stmt[i+1]):
-			end := i + 1
-			for end < len(stmt) && letter(stmt[end]) {
-				end++
-			}
-			name := stmt[i:end]
-			v, ok := values[name]
-			if !ok {
-				return "", nil, fmt.Errorf("the statement uses %s, which is not known here", name)
-			}
-			out.WriteByte('?')
-			args = append(args, v)
-			i = end - 1
-		default:
-			out.WriteByte(c)
-		}
+// Show is for messages.
+func Show(places []Place) string {
+	if len(places) == 0 {
+		return "nowhere"
 	}
-	if quote != 0 {
-		return "", nil, fmt.Errorf("the statement has a %c that does not end", quote)
+	texts := make([]string, len(places))
+	for i, p := range places {
+		texts[i] = p.String()
 	}
-	return out.String(), args, nil
-}
-
-func letter(c byte) bool {
-	return c == '_' || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
+	return strings.Join(texts, ", ")
 }

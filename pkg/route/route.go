@@ -1,6 +1,7 @@
-// Package route owns where a shard's traffic goes: reading it, and flipping it on condition
-// of the shard's epoch. Direct is the switch of an application that looks its shard up in
-// mains and connects there itself.
+// Package route owns where a shard's traffic goes and the change of it: the switch.
+//
+// It does not own the protocol around a change (freezing, catching up, killing connections:
+// workflows), nor how mains is laid out (mains).
 package route
 
 import (
@@ -11,61 +12,85 @@ import (
 	"github.com/vifl/vifl/pkg/shardid"
 )
 
-// Traffic is who takes a shard's writes.
+// Traffic is the side that takes a shard's writes.
 type Traffic string
 
-// The answers of a Switch. Other is neither, or some of each: somebody else changed it.
 const (
 	Legacy Traffic = "legacy"
 	Vitess Traffic = "vitess"
-	Other  Traffic = "other"
+	// Mixed is neither: part of it here and part there, or at an address that is none of
+	// both. A person has to look.
+	Mixed Traffic = "mixed"
 )
 
-// Switch says where a shard is served and changes it.
+// ErrUnknownOutcome and ErrEpoch are what a Flip can end with beside failing: see mains.
+var (
+	ErrUnknownOutcome = mains.ErrUnknownOutcome
+	ErrEpoch          = mains.ErrEpoch
+)
+
+// Switch says where a shard is served, and changes it. Implementations pass
+// routetest.Conformance.
 type Switch interface {
-	// Served reads it. It has no side effect.
+	// Served reads where the shard is served now. It changes nothing and waits for nothing
+	// but the answer.
 	Served(ctx context.Context, id shardid.ID) (Traffic, error)
-	// Flip sends the traffic there if the shard's epoch is still the caller's
-	// (mains.ErrEpoch otherwise). Flipping to where it is already is fine. On
-	// mains.ErrUnknownOutcome read Served before deciding.
+	// Flip makes the shard served there, on condition of the epoch. It is idempotent, and
+	// touches no other shard. On ErrUnknownOutcome it may or may not have happened: call
+	// Served before anything else. On every other error nothing was changed.
 	Flip(ctx context.Context, id shardid.ID, epoch uint64, to Traffic) error
 }
 
-// Direct is the switch by mains.
+// Places is where a shard is served when one side has it.
+type Places func(shardid.ID) ([]mains.Place, error)
+
+// Direct is the switch of fleets whose application looks its shard up in mains and connects
+// to what it finds there.
 type Direct struct {
 	mains          *mains.Mains
-	legacy, vitess []mains.Place
+	legacy, vitess Places
 }
 
 var _ Switch = (*Direct)(nil)
 
-// NewDirect makes the switch of one shard, whose places these are.
-func NewDirect(m *mains.Mains, legacy, vitess []mains.Place) *Direct {
+// NewDirect makes a Direct. Both Places must give every side of the shard.
+func NewDirect(m *mains.Mains, legacy, vitess Places) *Direct {
 	return &Direct{mains: m, legacy: legacy, vitess: vitess}
 }
 
-// Served compares what mains says with the two places that the shard can have.
+// Served compares what mains says with both.
 func (d *Direct) Served(ctx context.Context, id shardid.ID) (Traffic, error) {
-	got, err := d.mains.Where(ctx, id)
+	now, err := d.mains.Where(ctx, id)
 	if err != nil {
-		return Other, err
+		return "", err
 	}
-	switch {
-	case mains.Same(got, d.legacy):
-		return Legacy, nil
-	case mains.Same(got, d.vitess):
-		return Vitess, nil
+	for _, side := range []Traffic{Legacy, Vitess} {
+		want, err := d.places(id, side)
+		if err != nil {
+			return "", err
+		}
+		if mains.Same(now, want) {
+			return side, nil
+		}
 	}
-	return Other, nil
+	return Mixed, nil
 }
 
 // Flip changes mains.
 func (d *Direct) Flip(ctx context.Context, id shardid.ID, epoch uint64, to Traffic) error {
-	switch to {
-	case Legacy:
-		return d.mains.Switch(ctx, id, epoch, d.legacy)
-	case Vitess:
-		return d.mains.Switch(ctx, id, epoch, d.vitess)
+	want, err := d.places(id, to)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("shard %s: traffic cannot be flipped to %q", id, to)
+	return d.mains.Switch(ctx, id, epoch, want)
+}
+
+func (d *Direct) places(id shardid.ID, side Traffic) ([]mains.Place, error) {
+	switch side {
+	case Legacy:
+		return d.legacy(id)
+	case Vitess:
+		return d.vitess(id)
+	}
+	return nil, fmt.Errorf("shard %s: traffic to %q: expected %s or %s", id, side, Legacy, Vitess)
 }
