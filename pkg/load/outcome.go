@@ -42,7 +42,7 @@ const (
 // notServing are what vtgate and vttablet say, under various numbers, before they run
 // anything: the fence of a landing, a reparent, a tablet that is not up yet.
 var notServing = []string{
-	"not serving", "not_serving", "no healthy tablet", "no partition found", "reparent operation in progress", "wrong tablet type",
+	"not serving", "not_serving", "shutting_down", "no healthy tablet", "no partition found", "reparent operation in progress", "wrong tablet type",
 }
 
 // judge decides what an error means. When in doubt the answer is lost, never again: a
@@ -59,6 +59,7 @@ func judge(err error, p phase) verdict {
 		if p == before {
 			return again
 		}
+		return lost // Vitess gives 1203 for results that were too large as well
 	case 1205, 1213:
 		return sameAgain
 	}
@@ -86,11 +87,11 @@ func judge(err error, p phase) verdict {
 }
 
 // unclear reports an error after which the server may or may not have committed: the
-// connection broke, timed out, or was killed while a statement ran (1053, 1317, 1927, 3024
-// and the network errors 1158-1161, 2006, 2013).
+// connection broke, timed out, or was killed while a statement ran (1053, 1317, 1927, 3024,
+// Vitess' 3168, and the network errors 1158-1161, 2006, 2013).
 func unclear(err error, number uint16) bool {
 	switch number {
-	case 1053, 1158, 1159, 1160, 1161, 1317, 1927, 2006, 2013, 3024:
+	case 1053, 1158, 1159, 1160, 1161, 1317, 1927, 2006, 2013, 3024, 3168:
 		return true
 	}
 	var ne net.Error

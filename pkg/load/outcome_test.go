@@ -24,7 +24,7 @@ func TestJudge(t *testing.T) {
 		{my(1213, "deadlock"), sameAgain, sameAgain, sameAgain},
 		{my(1062, "duplicate"), fault, fault, lost},
 		{my(1146, "no such table"), fault, fault, lost},
-		{my(1040, "too many connections"), again, fault, lost},
+		{my(1040, "too many connections"), again, lost, lost},
 		{my(1105, `target: legacy_0123.0.primary: No partition found for tabletType primary in keyspace legacy_0123`), again, again, lost},
 		{my(1105, `target: k.0.primary: vttablet: rpc error: code = Unavailable desc = operation not allowed in state NOT_SERVING`), again, again, lost},
 		{my(1105, "vttablet: rpc error: code = Unavailable desc = transport is closing"), fault, lost, lost},
