@@ -19,7 +19,8 @@ import (
 	"github.com/vifl/vifl/pkg/schema"
 )
 
-const testTime = 2 * time.Minute
+// testTime bounds each script and comparison: minutes, because many tests share the machine.
+const testTime = 9 * time.Minute
 
 // testCase is one file of testdata/cases: a schema, rows, changes and what was done to the
 // target behind the stream's back.

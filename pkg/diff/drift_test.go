@@ -1,0 +1,117 @@
+package diff
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vifl/vifl/pkg/mysqld"
+	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
+)
+
+// TestDrift compares the two sides of a real pair while writers change rows on both.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	a, b := mysqldtest.Pair(t, mysqldtest.Options{})
+	mysqldtest.Exec(t, a, "CREATE DATABASE d")
+	script(t, a, "d", []string{
+		"SET SESSION cte_max_recursion_depth = 100000",
+		"CREATE TABLE t (id BIGINT AUTO_INCREMENT PRIMARY KEY, v BIGINT NOT NULL, s VARCHAR(60))",
+		fmt.Sprintf(numbers, "t", 20000, "i, i, SHA2(i,224)"),
+		"CREATE TABLE names (k VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)",
+		"INSERT INTO names VALUES ('alpha', 1), ('beta', 2), ('gamma', 3)",
+		"CREATE TABLE quiet (id INT PRIMARY KEY)", "INSERT INTO quiet VALUES (1), (2)",
+	})
+	mysqldtest.CaughtUp(t, b, a)
+	pools := []Pool{{"a", "d", mysqldtest.Open(t, a)}, {"b", "d", mysqldtest.Open(t, b)}}
+	side := plainSide(t, a, "d", 1)
+	sch := readSchema(t, side.Conns[0], "d")
+	settled := 0
+	settle := func(context.Context) error {
+		settled++
+		mysqldtest.CaughtUp(t, b, a)
+		mysqldtest.CaughtUp(t, a, b)
+		return nil
+	}
+	compare := func(o Options) *Report {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), testTime)
+		defer cancel()
+		r, err := Drift(ctx, pools[0], pools[1], sch, 2, o, settle, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+
+	stop := writers(t, a, b)
+	for _, o := range []Options{chunked(100), {}} {
+		r := compare(o)
+		if !r.Equal() {
+			t.Errorf("%+v: nothing drifted, and %d rows are reported: %v", o, r.Differing(), r.Targets[0].Differences)
+		}
+		t.Logf("%d keys were read again, %d settles", r.Rechecked, settled)
+	}
+	// What happened on one side only, without a trace in its binlog.
+	script(t, b, "d", []string{"SET SESSION sql_log_bin = 0", "UPDATE t SET s = 'drifted' WHERE id = 19000", "DELETE FROM t WHERE id = 19001", "INSERT INTO t VALUES (9000000, 1, '')",
+		"UPDATE names SET k = 'BETA' WHERE k = 'beta'", "DELETE FROM quiet WHERE id = 2",
+		"UPDATE t SET s = 'hot, and drifted' WHERE id = 3"}) // v of this row changes all the time, in a's transactions
+	for _, o := range []Options{chunked(100), {}} {
+		r := compare(o)
+		want(t, r.Targets[0], "t 19000 changed", "t 19001 missing", "t 9000000 extra", "names beta changed", "quiet 2 missing")
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	failing := func(context.Context) error { return errors.New("side b does not apply") }
+	if _, err := Drift(context.Background(), pools[0], pools[1], sch, 2, Options{}, failing, nil); err == nil || !strings.Contains(err.Error(), "side b does not apply") {
+		t.Errorf("settling failed: %v", err)
+	}
+}
+
+// writers change hot rows and add and delete rows on both sides until stop is called.
+func writers(t *testing.T, a, b *mysqld.Server) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for n, srv := range []*mysqld.Server{a, b} {
+		db, err := sql.Open("mysql", fmt.Sprintf("root@tcp(127.0.0.1:%d)/d", srv.Port()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			defer func() { _ = db.Close() }()
+			for i := 0; ctx.Err() == nil; i++ {
+				var err error
+				id := 1 + n + 2*(i%20) // the sides' rows do not overlap: an asynchronous pair would drift
+				switch i % 4 {
+				case 0, 1:
+					_, err = db.Exec("UPDATE t SET v = v + 1 WHERE id = ?", id)
+				case 2:
+					_, err = db.Exec("INSERT INTO t (v, s) VALUES (?, 'new')", i)
+				case 3:
+					_, err = db.Exec("DELETE FROM t WHERE s = 'new' AND id % 2 = ? AND id > 20000 ORDER BY id LIMIT 1", 1-n)
+				}
+				if err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+					return
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		wg.Wait()
+		return failed
+	}
+}
