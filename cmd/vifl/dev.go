@@ -26,7 +26,7 @@ Everything is real, small, unprivileged, and ends with its supervisor.`,
 	}
 	cmd.PersistentFlags().StringVar(&dir, "dir", devDir, "the fleet's folder: vifl.yaml, cluster.json, passwords")
 	cmd.AddCommand(
-		newDevUpCommand(&dir), newDevDownCommand(&dir), newDevStatusCommand(&dir),
+		newDevUpCommand(&dir), newDevDownCommand(&dir), newDevStatusCommand(&dir), newDevLoadCommand(),
 		newDevProvisionCommand(&dir), newDevDeprovisionCommand(&dir), newDevSuperviseCommand(), newDevWatchdogCommand(),
 	)
 	return cmd

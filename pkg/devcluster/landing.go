@@ -34,10 +34,9 @@ const tabletsPerLanding = 3
 
 // landings are the landings that have tablets here.
 type landings struct {
-	mu       sync.Mutex // one provision at a time
-	watchdog int        // pid
+	mu sync.Mutex // one provision at a time
 
-	list    sync.Mutex
+	list    sync.Mutex // guards the rest, and ports and proc of each tablet
 	tablets []*tablet
 	nextUID int
 }
@@ -173,10 +172,13 @@ func (c *cluster) newTablet(ctx context.Context, l Landing, t *tablet, external 
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("%s: %w", t.name(), err)
 	}
-	var err error
-	if t.ports, err = newPorts(); err != nil {
+	p, err := newPorts()
+	if err != nil {
 		return fmt.Errorf("%s: %w", t.name(), err)
 	}
+	c.landings.list.Lock()
+	t.ports = p
+	c.landings.list.Unlock()
 	if err := c.mysqlctl(ctx, t, "init_config"); err != nil {
 		return err
 	}
@@ -189,6 +191,10 @@ func (c *cluster) newTablet(ctx context.Context, l Landing, t *tablet, external 
 // restartTablet starts a tablet again that has its data.
 func (c *cluster) restartTablet(ctx context.Context, l Landing, t *tablet, external string) error {
 	if c.mysqlPid(t) == 0 {
+		// mysqlctl takes a killed server that nobody has waited for yet for a running one.
+		if err := os.Remove(filepath.Join(c.tabletDir(t), "mysql.sock.lock")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: %w", t.name(), err)
+		}
 		if err := c.mysqlctl(ctx, t, "start"); err != nil {
 			return err
 		}

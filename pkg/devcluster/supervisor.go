@@ -45,6 +45,7 @@ type cluster struct {
 	files    *files
 	say      func(format string, args ...any)
 	root     bool // started by root
+	watchdog int  // pid
 
 	etcd    *topoServer
 	mains   *mysqld.Server
@@ -204,12 +205,9 @@ func (c *cluster) timed(what string, f func() error) error {
 // killAll ends all processes of the cluster but ourselves and the watchdog's, whose turn
 // comes when we close its pipe.
 func (c *cluster) killAll() {
-	if c.etcd != nil {
-		c.etcd.Close()
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
 	defer cancel()
-	if err := killMembers(ctx, c.o.Data, os.Getpid(), c.landings.watchdog); err != nil {
+	if err := killMembers(ctx, c.o.Data, os.Getpid(), c.watchdog); err != nil {
 		c.say("  %v", err)
 	}
 }
@@ -228,7 +226,7 @@ func (c *cluster) startWatchdog() (stop func(), err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("local fleet: watchdog: %w", err)
 	}
-	c.landings.watchdog = cmd.Process.Pid
+	c.watchdog = cmd.Process.Pid
 	return func() {
 		_, _ = io.WriteString(pipe, watchdogOff)
 		_ = pipe.Close()
