@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"vitess.io/vitess/config"
@@ -11,7 +12,7 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
-// openScratch is a pool of connections as an account without a password that write no
+// open is a pool of connections as an account without a password that write no
 // binlog.
 func (s *scratch) open(ctx context.Context, user string) (*sql.DB, error) {
 	return mysqlconn.Connect(ctx, s.target(user, ""), mysqlconn.WithParam("sql_log_bin", "0"), func(c *mysql.Config) { c.MultiStatements = true })
@@ -53,4 +54,10 @@ func (s *scratch) makeAccounts(ctx context.Context, admin string, landing mysqlc
 		}
 	}
 	return nil
+}
+
+// quoteText makes a string literal for any sql_mode without ANSI_QUOTES. Backslashes are
+// doubled: NO_BACKSLASH_ESCAPES is never set on our connections.
+func quoteText(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, "\x00", `\0`).Replace(s) + "'"
 }

@@ -24,7 +24,7 @@ func (j *job) copy(ctx context.Context) error {
 		return err
 	}
 	defer src.Close()
-	need, err := j.enoughRoom(ctx, src)
+	need, err := j.enoughRoom(ctx, src, j.spec.Database)
 	if err != nil {
 		return err
 	}
@@ -130,11 +130,12 @@ func memory() int64 {
 // serverBytes is what an empty server takes.
 const serverBytes = 250 << 20
 
-// enoughRoom compares the size of the shard, as the server estimates it, with the free room
-// in the work folder, before anybody is bothered with a lock. It returns that size.
-func (j *job) enoughRoom(ctx context.Context, src *legacy.Server) (uint64, error) {
+// enoughRoom compares the size of the database (of all, when it is ""), as the server
+// estimates it, with the free room in the work folder, before anybody is bothered with a
+// lock. It returns that size.
+func (j *job) enoughRoom(ctx context.Context, src *legacy.Server, database string) (uint64, error) {
 	var data uint64
-	err := src.DB().QueryRowContext(ctx, "SELECT IFNULL(SUM(data_length+index_length),0) FROM information_schema.tables WHERE table_schema=?", j.spec.Database).Scan(&data)
+	err := src.DB().QueryRowContext(ctx, "SELECT IFNULL(SUM(data_length+index_length),0) FROM information_schema.tables WHERE table_schema=? OR ?=''", database, database).Scan(&data)
 	if err != nil {
 		return 0, fmt.Errorf("%s: size of the shard: %w", src.Target(), err)
 	}

@@ -80,10 +80,10 @@ func newScratch(ctx context.Context, w wire, inst *mysqld.Installation) (*scratc
 func scratchUID(spec Spec) uint32 { return uint32(spec.Shard) + 1 }
 
 // initialise makes the empty data folder.
-func (s *scratch) initialise(ctx context.Context) error {
+func (s *scratch) initialise(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
-	p, err := s.exec("--initialize-insecure", "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--innodb-doublewrite=OFF")
+	p, err := s.exec(append([]string{"--initialize-insecure", "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--innodb-doublewrite=OFF"}, args...)...)
 	if err != nil {
 		return err
 	}
