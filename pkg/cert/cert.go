@@ -171,6 +171,7 @@ func (c *Certificate) complete() error {
 	need(len(c.Landing.Tablets) > 0, "the tablets compared")
 	need(c.Stream.ID != 0 && c.Stream.Source != "" && !c.Stream.Start.IsZero(), "the stream")
 	need(c.SchemaSource != "" && c.SchemaTarget != "", "the schema digests")
+	need(len(c.Tables) > 0, "the tables") // a shard without any is the wrong database
 	need(!c.Inspected.IsZero(), "how far the binlog was inspected")
 	need(!c.CutAt.IsZero() && !c.Finished.IsZero(), "the times")
 	need(c.Version != "", "vifl's version")

@@ -124,6 +124,7 @@ func TestSealRefuses(t *testing.T) {
 		"landing":             func(c *Certificate) { c.Landing.PrimaryUUID = "" },
 		"tablets":             func(c *Certificate) { c.Landing.Tablets = nil },
 		"the stream":          func(c *Certificate) { c.Stream.ID = 0 },
+		"the tables":          func(c *Certificate) { c.Tables = nil },
 		"schema":              func(c *Certificate) { c.SchemaTarget = "" },
 		"inspected":           func(c *Certificate) { c.Inspected = position.FilePos{} },
 		"times":               func(c *Certificate) { c.Finished = time.Time{} },

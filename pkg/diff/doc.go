@@ -21,4 +21,7 @@
 // Chunks are ranges of the primary key between keys that exist on one side; together they
 // cover every possible key (the first has no lower bound, the last no upper one), so rows
 // below, above and between the other side's rows are seen.
+//
+// A row is told by the whole values of its key columns. Of a key over prefixes of columns,
+// a row whose value changed behind the prefix is reported as a missing and an extra one.
 package diff

@@ -20,6 +20,10 @@ const (
 	// had as well; a row that drifted does not.
 	driftReads = 5
 	driftPause = 20 * time.Millisecond
+	// driftChase is how long rows that moved while they were read are read on without a
+	// pause: one that is written every millisecond, and lags by more than that, is else never
+	// seen with the same value on both sides.
+	driftChase = 2 * time.Second
 	// maxSuspects bounds the keys held in memory.
 	maxSuspects = 100_000
 )
@@ -113,7 +117,8 @@ func (e *engine) recheck(ctx context.Context, list []*suspect) ([]*suspect, erro
 	for _, s := range list {
 		s.a, s.b = map[hash]bool{}, map[hash]bool{}
 	}
-	for read := range driftReads {
+	var err error
+	for read := 0; read < driftReads && len(list) > 0; read++ {
 		if read > 0 {
 			select {
 			case <-ctx.Done():
@@ -121,20 +126,38 @@ func (e *engine) recheck(ctx context.Context, list []*suspect) ([]*suspect, erro
 			case <-time.After(driftPause):
 			}
 		}
-		if err := e.readSuspects(ctx, list); err != nil {
+		if list, err = e.reread(ctx, list); err != nil {
 			return nil, err
 		}
-		var left []*suspect
-		for _, s := range list {
-			if !s.met() {
-				left = append(left, s)
-			}
-		}
-		if list = left; len(list) == 0 {
-			return nil, nil
+	}
+	var still, moving []*suspect
+	for _, s := range list {
+		if len(s.a) > 1 || len(s.b) > 1 {
+			moving = append(moving, s)
+		} else {
+			still = append(still, s)
 		}
 	}
-	return list, nil
+	for until := time.Now().Add(driftChase); len(moving) > 0 && time.Now().Before(until); {
+		if moving, err = e.reread(ctx, moving); err != nil {
+			return nil, err
+		}
+	}
+	return append(still, moving...), nil
+}
+
+// reread reads suspects once more and keeps those whose sides have not met.
+func (e *engine) reread(ctx context.Context, list []*suspect) ([]*suspect, error) {
+	if err := e.readSuspects(ctx, list); err != nil {
+		return nil, err
+	}
+	var left []*suspect
+	for _, s := range list {
+		if !s.met() {
+			left = append(left, s)
+		}
+	}
+	return left, nil
 }
 
 // met reports that both sides have shown one value.

@@ -109,6 +109,24 @@ func writers(t *testing.T, a, b *mysqld.Server) (stop func() error) {
 			}
 		})
 	}
+	// One row is written faster than it can be read in turns: no two reads of the two sides see it alike but
+	// by luck.
+	db, err := sql.Open("mysql", fmt.Sprintf("root@tcp(127.0.0.1:%d)/d", a.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(func() {
+		defer func() { _ = db.Close() }()
+		for ctx.Err() == nil {
+			time.Sleep(2 * time.Millisecond)
+			if _, err := db.Exec("UPDATE t SET v = v + 1 WHERE id = 10001"); err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+				return
+			}
+		}
+	})
 	return func() error {
 		cancel()
 		wg.Wait()

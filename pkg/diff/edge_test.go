@@ -18,6 +18,7 @@ func TestEdges(t *testing.T) {
 	s := start(t, "max_allowed_packet = 64M")
 	t.Run("rows outside of every chunk and in holes", func(t *testing.T) { testOutside(t, s) })
 	t.Run("sixteen text columns as key", func(t *testing.T) { testLongKey(t, s) })
+	t.Run("key of prefixes", func(t *testing.T) { testPrefixKey(t, s) })
 	t.Run("key ranges use the index", func(t *testing.T) { testRanges(t, s) })
 	t.Run("a broken connection is an error", func(t *testing.T) { testKilled(t, s) })
 	t.Run("rows larger than a packet", func(t *testing.T) { testPacket(t, s) })
@@ -98,6 +99,17 @@ func testLongKey(t *testing.T, s servers) {
 				t.Errorf("unexpected: %s", d)
 			}
 		}
+	}
+}
+
+// testPrefixKey: the index holds only the beginnings of the key's columns.
+func testPrefixKey(t *testing.T, s servers) {
+	s.fresh(t, "prefix")
+	s.both(t, "prefix", "CREATE TABLE t (k TEXT, b BLOB, v INT, PRIMARY KEY (k(6), b(3)))",
+		fmt.Sprintf(numbers, "t", 500, "CONCAT(LPAD(i MOD 90, 6, '0'), REPEAT('tail', i MOD 5)), CONCAT(i DIV 90, REPEAT('x', i MOD 7)), i"))
+	script(t, s.b, "prefix", []string{"DELETE FROM t WHERE v = 77", "UPDATE t SET v = -1 WHERE v = 400", "UPDATE t SET k = CONCAT(k, '!') WHERE v = 123"})
+	for _, n := range []int{10, 100, 0} {
+		want(t, s.compare(t, "prefix", chunked(n)).Targets[0], "t 000077tailtail,0x30 missing", "t 000040,0x3478 changed", "t 000033tailtailtail,0x3178787878 missing", "t 000033tailtailtail!,0x3178787878 extra")
 	}
 }
 

@@ -82,6 +82,7 @@ var (
 		{"YEAR", true, choose("'0000'", "2000", "1901", "2155", "1970"), asIs, nil, nil},
 		{"CHAR(8) COLLATE utf8mb4_general_ci", true, words("utf8mb4"), hexOf, padded, nil},
 		{"VARCHAR(20) COLLATE utf8mb4_0900_ai_ci", true, words("utf8mb4"), hexOf, sprintf("HEX(WEIGHT_STRING(%s))"), nil},
+		{"CHAR(8) COLLATE utf8mb4_0900_as_cs", true, words("utf8mb4"), hexOf, sprintf("HEX(WEIGHT_STRING(%s))"), nil},
 		{"VARCHAR(20) COLLATE utf8mb4_bin", true, words("utf8mb4"), hexOf, padded, nil},
 		{"VARCHAR(20) CHARACTER SET latin1", true, words("latin1"), hexOf, padded, nil},
 		{"VARCHAR(20) CHARACTER SET utf16", true, words("utf16"), hexOf, padded, nil},
