@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/vifl/vifl/pkg/position"
 )
@@ -152,4 +153,22 @@ func (s *Server) FreshBinlog(ctx context.Context, p position.FilePos) (bool, err
 		return at >= p.Pos, nil
 	}
 	return true, nil
+}
+
+// BinlogFilters says which databases are kept out of the binlog, "" when none are.
+func (s *Server) BinlogFilters(ctx context.Context) (string, error) {
+	rows, err := maps(ctx, s.db, s.version.binaryLogStatus())
+	if err != nil {
+		return "", s.failed("reading the binlog's filters", err)
+	}
+	if len(rows) == 0 {
+		return "", fmt.Errorf("reading the binlog's filters: %s: %w: start it with --log-bin", s.target, ErrNoBinlog)
+	}
+	filters := ""
+	for _, name := range []string{"Binlog_Do_DB", "Binlog_Ignore_DB"} {
+		if v := rows[0][name]; v != "" {
+			filters += " " + name + "=" + v
+		}
+	}
+	return strings.TrimPrefix(filters, " "), nil
 }

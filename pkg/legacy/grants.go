@@ -15,27 +15,62 @@ type Grants struct {
 
 // Grants reads the privileges of our own account.
 func (s *Server) Grants(ctx context.Context) (*Grants, error) {
-	return s.grants(ctx, "SHOW GRANTS")
+	g, err := ReadGrants(ctx, s.db, "")
+	if err != nil {
+		return nil, s.failed("reading our own grants", err)
+	}
+	return g, nil
 }
 
-func (s *Server) grants(ctx context.Context, query string, args ...any) (*Grants, error) {
-	rows, err := s.db.QueryContext(ctx, query, args...)
+// GrantsOf reads the privileges of all accounts with a user name, by 'user'@'host'. None is
+// an empty map. What an account has by a role is not in it. Needs SELECT on mysql.*.
+func (s *Server) GrantsOf(ctx context.Context, user string) (map[string]*Grants, error) {
+	accounts, err := maps(ctx, s.db, "SELECT CONCAT(QUOTE(user), '@', QUOTE(host)) AS account FROM mysql.user WHERE user = ? ORDER BY 1", user)
 	if err != nil {
-		return nil, s.failed("reading grants", err)
+		return nil, s.failed("looking for accounts of "+user, err)
+	}
+	all := map[string]*Grants{}
+	for _, row := range accounts {
+		g, err := ReadGrants(ctx, s.db, row["account"])
+		if err != nil {
+			return nil, s.failed("reading the grants of "+row["account"], err)
+		}
+		all[row["account"]] = g
+	}
+	return all, nil
+}
+
+// Account is our own account as the server matched it, 'user'@'host'.
+func (s *Server) Account(ctx context.Context) (string, error) {
+	var account string
+	err := s.db.QueryRowContext(ctx, "SELECT CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))").Scan(&account)
+	if err != nil {
+		return "", s.failed("reading our own account's name", err)
+	}
+	return account, nil
+}
+
+// ReadGrants reads the privileges of an account, quoted as 'user'@'host', on any server; ""
+// is the account of the connection.
+func ReadGrants(ctx context.Context, q querier, account string) (*Grants, error) {
+	query := "SHOW GRANTS"
+	if account != "" {
+		query += " FOR " + account
+	}
+	rows, err := q.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
 	}
 	defer rows.Close()
 	g := &Grants{global: map[string]bool{}, database: map[string]map[string]bool{}}
 	for rows.Next() {
 		var line string
 		if err := rows.Scan(&line); err != nil {
-			return nil, s.failed("reading grants", err)
+			return nil, err
 		}
 		g.add(line)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, s.failed("reading grants", err)
-	}
-	return g, nil
+	return g, rows.Err()
 }
 
 var grantLine = regexp.MustCompile("^GRANT (.+) ON (?:`((?:[^`]|``)+)`|(\\*))\\.\\* TO ")

@@ -107,6 +107,23 @@ func (m *Mains) Switch(ctx context.Context, id shardid.ID, epoch uint64, to []Pl
 	return nil
 }
 
+// TrySwitch asks the server to plan the statements of a switch without running them: that
+// needs the same privileges and finds the same faults in the text.
+func (m *Mains) TrySwitch(ctx context.Context, id shardid.ID, to []Place) error {
+	for _, p := range to {
+		rows, err := m.db.QueryContext(ctx, "EXPLAIN "+m.change.text, m.change.args(map[string]any{
+			"shard": uint16(id), "side": p.Side, "host": p.Host, "port": p.Port, "database": p.Database,
+		})...)
+		if err != nil {
+			return m.failed(m.change.key, err)
+		}
+		if err := rows.Close(); err != nil {
+			return m.failed(m.change.key, err)
+		}
+	}
+	return nil
+}
+
 // rollback undoes the transaction. A broken connection has done so by itself.
 func (m *Mains) rollback(ctx context.Context, conn *sql.Conn) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
