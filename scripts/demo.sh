@@ -45,7 +45,7 @@ say "The local fleet: mains, legacy shards 0123 and 4567 (pairs a/b), etcd, vtct
 "$vifl" dev up --dir "$dir"
 
 say "The old application starts: $writers writers on legacy shard $shard"
-"$vifl" dev load --dir "$dir" --shards "$shard" --writers "$writers" --rate "$rate" --ledger "$dir/ledger" >"$dir/load.out" 2>"$dir/load.log" &
+"$vifl" dev load --shards "$shard" --writers "$writers" --rate "$rate" --ledger "$dir/ledger" >"$dir/load.out" 2>"$dir/load.log" &
 load_pid=$!
 sleep 2
 kill -0 "$load_pid" 2>/dev/null || { cat "$dir/load.log" "$dir/load.out" >&2; exit 1; }
@@ -88,7 +88,7 @@ load_pid=
 cat "$dir/load.out"
 
 say "The proof: every acknowledged write, once, on the side that owned it"
-"$vifl" dev load verify --dir "$dir" --ledger "$dir/ledger"
+"$vifl" dev load verify --ledger "$dir/ledger"
 
 say "History of $shard"
 "$vifl" history "$shard"

@@ -109,6 +109,9 @@ type Credential struct {
 type Legacy struct {
 	// Admin is the account vifl itself uses on the legacy servers: docs/accounts.md.
 	Admin Credential `yaml:"admin"`
+	// StreamAccount is the user that the landings' tablets read the legacy as; its password
+	// is in their configuration, not here.
+	StreamAccount string `yaml:"stream_account"` // default vifl_stream
 	// Exempt are accounts ('user' or 'user@host') that may be able to write under
 	// read_only: the administrators' and the replication accounts, known by name.
 	Exempt []string `yaml:"exempt_accounts"`
@@ -214,7 +217,7 @@ func defaults() *Config {
 		Backup:  Backup{Implementation: "file"},
 		Tools:   Tools{RunAs: "nobody"},
 		WorkDir: os.TempDir(),
-		Legacy:  Legacy{Connection: "legacy_{shard}_{side}"},
+		Legacy:  Legacy{StreamAccount: "vifl_stream", Connection: "legacy_{shard}_{side}"},
 		Limits: Limits{
 			MaxLag: 5 * time.Second, MaxAge: 15 * time.Minute, MaxPause: 2 * time.Second,
 			LockTimeout: 500 * time.Millisecond, CatchUpTimeout: 2 * time.Minute, TabletTimeout: 5 * time.Minute,

@@ -35,7 +35,8 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
 	who     string
-	mu      sync.Mutex // covers doc and version
+	writing sync.Mutex // one Update at a time; taken before mu
+	mu      sync.Mutex // covers doc and version, never held while anything is called
 	doc     *Shard
 	version topo.Version
 }
@@ -178,15 +179,18 @@ func (l *Lease) Epoch() uint64 { return l.Doc().Epoch }
 // The change works on a shallow copy: it must replace slices and pointers, not write
 // through them.
 func (l *Lease) Update(ctx context.Context, change func(*Shard)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := *l.doc
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	// Not under mu: a change that asks for Doc or Epoch would wait for itself for ever.
+	next := l.Doc()
 	change(&next)
 	next.Owner = l.who
 	version, err := l.store.save(ctx, &next, l.version)
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.doc, l.version = &next, version
 	return nil
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/workflows/shardmove"
+)
+
+// app is what all verbs share: the global flags and where output goes.
+type app struct {
+	configPath string
+	output     string
+}
+
+func newRootCommand() *cobra.Command {
+	a := &app{}
+	root := &cobra.Command{
+		Use:   "vifl",
+		Short: "Vitess In Front of Legacy: move legacy MySQL shards into Vitess",
+		Long: `vifl moves legacy MySQL shards (pairs of writable masters, no GTIDs) into Vitess: it seeds
+a Vitess shard from the legacy, keeps it in sync from the binlog, proves both equal at one
+instant, and cuts over. It refuses to cut over any shard but the one it validated.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 refused by a guard, 4 differences found.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "text" && a.output != "json" {
+				return usageError{fmt.Errorf("--output: found %q, expected text or json", a.output)}
+			}
+			return nil
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	path := os.Getenv("VIFL_CONFIG")
+	if path == "" {
+		path = "vifl.yaml"
+	}
+	root.PersistentFlags().StringVar(&a.configPath, "config", path, "the configuration file (VIFL_CONFIG)")
+	root.PersistentFlags().StringVar(&a.output, "output", "text", "text or json")
+	root.AddCommand(
+		newDevCommand(),
+		a.newConfigCommand(), a.newShardsCommand(),
+		a.newPreflightCommand(), a.newSeedCommand(), newSeedChildCommand(), a.newSyncCommand(), a.newDiffCommand(),
+		a.newRehearseCommand(), a.newCutoverCommand(), a.newRollbackCommand(), a.newCompleteCommand(), a.newAbortCommand(), a.newThawCommand(),
+		a.newStatusCommand(), a.newHistoryCommand(), a.newCertCommand(), a.newHoldCommand(), a.newUnholdCommand(),
+	)
+	return root
+}
+
+// load reads the configuration; what is wrong with it is a fault of usage.
+func (a *app) load() (*config.Config, error) {
+	c, err := config.Load(a.configPath)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// oneShard is the argument check of verbs that work on one shard.
+func oneShard(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("found %d arguments, expected one shard number, such as 0123", len(args))}
+	}
+	if _, err := shardid.Parse(args[0]); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// withMove opens the move of the shard that args name, runs the verb, and closes it.
+func (a *app) withMove(ctx context.Context, args []string, run func(context.Context, *shardmove.Move) error) error {
+	id, err := shardid.Parse(args[0])
+	if err != nil {
+		return usageError{err}
+	}
+	c, err := a.load()
+	if err != nil {
+		return err
+	}
+	if _, err := c.Shard(id); err != nil {
+		return usageError{err}
+	}
+	m, err := shardmove.Open(ctx, c, id, newReporter(os.Stderr))
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return run(ctx, m)
+}

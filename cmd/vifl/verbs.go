@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vifl/vifl/pkg/guard"
+	"github.com/vifl/vifl/pkg/seed"
+	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/workflows/shardmove"
+)
+
+func (a *app) newPreflightCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "preflight SHARD", Short: "look whether a shard can be moved; changes nothing on any server", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				report, err := m.Preflight(ctx)
+				if report != nil {
+					if perr := a.print(report, func(w io.Writer) {
+						fmt.Fprintf(w, "preflight of %s\n", m.Show())
+						printFindings(w, report.Findings)
+						fmt.Fprintf(w, "%d ok, %d warning(s), %d refused; stream: %s (%s)\n", report.OK, report.Warnings, report.Refused, report.Stream, report.Why)
+					}); perr != nil {
+						return errors.Join(err, perr)
+					}
+				}
+				return err
+			})
+		},
+	}
+}
+
+// printFindings shows what is not in order in full and the rest as one line each.
+func printFindings(w io.Writer, findings []guard.Finding) {
+	var rows [][]string
+	for _, f := range findings {
+		rows = append(rows, []string{f.ID, string(f.Level), f.Name, f.Server, f.Found})
+	}
+	table(w, []string{"ID", "LEVEL", "CHECK", "SERVER", "FOUND"}, rows)
+	for _, f := range findings {
+		if f.Level != guard.OK {
+			fmt.Fprintf(w, "%s %s: %s\n    found:    %s\n    expected: %s\n    remedy:   %s\n", f.ID, f.Level, f.Name, f.Found, f.Expected, f.Remedy)
+		}
+	}
+}
+
+func (a *app) newSeedCommand() *cobra.Command {
+	var method string
+	cmd := &cobra.Command{
+		Use: "seed SHARD", Short: "fill the landing from one consistent snapshot of the legacy", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if method != "copy" && method != "clone" {
+				return usageError{fmt.Errorf("--method: found %q, expected copy or clone", method)}
+			}
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				s, err := m.Seed(ctx, method)
+				if err != nil {
+					return err
+				}
+				return a.print(s, func(w io.Writer) {
+					fmt.Fprintf(w, "seeded %s by %s: %d rows, %.1f MB in %.1f s (%.1f MB/s); backup %s\n", m.Show(), s.Method, s.Rows, float64(s.Bytes)/1e6, s.Seconds, float64(s.Bytes)/1e6/max(s.Seconds, 0.001), s.Backup)
+					fmt.Fprintf(w, "position %s of side %s (%s)\n", s.Position, s.StreamSide, s.SourceA.ServerUUID)
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&method, "method", "copy", "copy (snapshot by SQL, any version) or clone (MySQL's CLONE plugin, same series)")
+	return cmd
+}
+
+// newSeedChildCommand is what a seed runs in a process of its own.
+func newSeedChildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "seed-child", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return seed.Child(cmd.Context(), os.Stdin, os.Stdout) },
+	}
+}
+
+func (a *app) newSyncCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "sync", Short: "keep the landing in step with the legacy's binlog"}
+	show := func(m *shardmove.Move, s *shardmove.SyncStatus) error {
+		return a.print(s, func(w io.Writer) {
+			lag := "unknown"
+			if s.LagSeconds >= 0 {
+				lag = fmt.Sprintf("%.2f s", s.LagSeconds)
+			}
+			fmt.Fprintf(w, "stream of %s: %s %s at %s; the legacy is at %s: lag %s, %d bytes\n", m.Show(), s.Kind, s.State, s.Position, s.Source, lag, s.LagBytes)
+			if s.Message != "" {
+				fmt.Fprintf(w, "message: %s\n", s.Message)
+			}
+			fmt.Fprintf(w, "binlog inspected up to %s: %d event(s) that the stream loses\n", s.Inspected, len(s.Taints))
+			for _, t := range s.Taints {
+				fmt.Fprintf(w, "  tainted at %s: %s: %s\n", t.Position, t.Kind, t.Detail)
+			}
+		})
+	}
+	cmd.AddCommand(
+		&cobra.Command{Use: "start SHARD", Short: "start the stream from the seed's position and wait until it has caught up", Args: oneShard, RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				s, err := m.SyncStart(ctx)
+				if err != nil {
+					return err
+				}
+				return show(m, s)
+			})
+		}},
+		&cobra.Command{Use: "stop SHARD", Short: "stop the stream at the end of a transaction", Args: oneShard, RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return m.SyncStop(ctx) })
+		}},
+		&cobra.Command{Use: "status SHARD", Short: "where the stream is, and how far behind", Args: oneShard, RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				s, err := m.SyncStatus(ctx)
+				if err != nil {
+					return err
+				}
+				return show(m, s)
+			})
+		}},
+	)
+	return cmd
+}
+
+func (a *app) newDiffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff SHARD", Short: "compare legacy and landing at one instant; equal gives a certificate", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				report, err := m.Diff(ctx)
+				if report != nil {
+					if perr := a.print(report, func(w io.Writer) { printDiff(w, m, report) }); perr != nil {
+						return errors.Join(err, perr)
+					}
+				}
+				return err
+			})
+		},
+	}
+}
+
+func printDiff(w io.Writer, m *shardmove.Move, r *shardmove.DiffReport) {
+	fmt.Fprintf(w, "diff of %s at %s: writes blocked %.1f ms\n", m.Show(), r.Position, r.BlockedMillis)
+	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; side a against %d tablet(s) and side b\n", r.Tables, r.Rows, r.RowsPerSecond, len(r.Tablets))
+	for _, d := range r.Differences {
+		fmt.Fprintf(w, "  %s: %s: %s key (%s) %s\n", d.Target, d.Table, d.Kind, d.Key, d.Columns)
+	}
+	if r.Equal {
+		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
+		return
+	}
+	fmt.Fprintf(w, "%d row(s) differ; no certificate\n", r.Different)
+}
+
+func switchFlags(cmd *cobra.Command, o *shardmove.CutoverOptions) {
+	cmd.Flags().DurationVar(&o.MaxAge, "max-age", 0, "accept a certificate up to this old (default limits.max_age)")
+	cmd.Flags().DurationVar(&o.MaxLag, "max-lag", 0, "accept a stream lag up to this (default limits.max_lag)")
+}
+
+func (a *app) newRehearseCommand() *cobra.Command {
+	var o shardmove.CutoverOptions
+	cmd := &cobra.Command{
+		Use: "rehearse SHARD", Short: "freeze, catch up, verify, measure, thaw; never switches", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				report, err := m.Rehearse(ctx, o)
+				return a.switched(m, report, err)
+			})
+		},
+	}
+	switchFlags(cmd, &o)
+	return cmd
+}
+
+func (a *app) newCutoverCommand() *cobra.Command {
+	var o shardmove.CutoverOptions
+	var dry bool
+	cmd := &cobra.Command{
+		Use: "cutover SHARD --confirm SHARD --one-way", Short: "switch the shard's traffic to the landing", Args: oneShard,
+		Long: `Freezes both sides of the legacy pair, brings the landing to their final position, verifies,
+opens the landing, changes mains, and keeps the legacy closed. Until mains is changed any
+failure takes everything back. There is no stream from Vitess back to the legacy in this
+version, so the switch cannot be taken back without losing what is written after it:
+--one-way says that you know.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				if dry {
+					refused, err := m.Refusals(ctx, o)
+					if err != nil {
+						return err
+					}
+					if err := a.print(refusedJSON{Shard: m.Show(), Refusals: refused}, func(w io.Writer) {
+						if len(refused) == 0 {
+							fmt.Fprintf(w, "cutover of %s would not be refused\n", m.Show())
+							return
+						}
+						printFindings(w, refused)
+					}); err != nil {
+						return err
+					}
+					if len(refused) > 0 {
+						return &shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}
+					}
+					return nil
+				}
+				if !o.OneWay {
+					return usageError{errors.New("cutover: this version has no stream from Vitess back to the legacy, so what is written after the switch cannot be brought back: say --one-way if you accept that")}
+				}
+				report, err := m.Cutover(ctx, o)
+				return a.switched(m, report, err)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&o.Confirm, "confirm", "", "the shard's number, typed again")
+	cmd.Flags().BoolVar(&o.OneWay, "one-way", false, "accept that this version cannot roll back")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "list all refusals at once, change nothing")
+	switchFlags(cmd, &o)
+	return cmd
+}
+
+type refusedJSON struct {
+	Shard    string          `json:"shard"`
+	Refusals []guard.Finding `json:"refusals"`
+}
+
+// switched prints the outcome of a rehearsal or cutover, refusals in full.
+func (a *app) switched(m *shardmove.Move, r *shardmove.SwitchReport, err error) error {
+	var refused *shardmove.Refused
+	if errors.As(err, &refused) {
+		if perr := a.print(refusedJSON{Shard: m.Show(), Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }); perr != nil {
+			return errors.Join(err, perr)
+		}
+		return err
+	}
+	if err != nil || r == nil {
+		return err
+	}
+	return a.print(r, func(w io.Writer) {
+		fmt.Fprintf(w, "%s of %s at %s: writes paused %.0f ms, %d of the newest rows compared, %d connection(s) ended\n", r.Verb, m.Show(), r.Final, r.PauseMillis, r.Newest, r.Killed)
+	})
+}
+
+func (a *app) newRollbackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rollback SHARD", Short: "not there yet: needs a stream from Vitess back to the legacy", Args: oneShard,
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("rollback: not in this version: it needs a stream from Vitess back to the legacy; nothing was changed. Before a cutover, vifl abort takes everything back")
+		},
+	}
+}
+
+func (a *app) newCompleteCommand() *cobra.Command {
+	var confirm string
+	cmd := &cobra.Command{
+		Use: "complete SHARD --confirm SHARD", Short: "end the move: the one-way door", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := shardid.Parse(confirm); err != nil {
+				return usageError{fmt.Errorf("--confirm: %w", err)}
+			}
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return m.Complete(ctx, confirm) })
+		},
+	}
+	cmd.Flags().StringVar(&confirm, "confirm", "", "the shard's number, typed again")
+	return cmd
+}
+
+func (a *app) newAbortCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "abort SHARD", Short: "give the move up before the switch; removes stream, landing and backup", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return m.Abort(ctx) })
+		},
+	}
+}
+
+func (a *app) newThawCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "thaw SHARD", Short: "take back what an interrupted rehearsal or cutover left frozen", Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				what, err := m.Thaw(ctx)
+				if err == nil {
+					fmt.Fprintln(os.Stderr, m.Show()+": "+what)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) newHoldCommand() *cobra.Command {
+	return a.holdCommand("hold", "forbid a cutover until unhold", (*shardmove.Move).Hold)
+}
+
+func (a *app) newUnholdCommand() *cobra.Command {
+	return a.holdCommand("unhold", "take a hold back", (*shardmove.Move).Unhold)
+}
+
+func (a *app) holdCommand(verb, short string, do func(*shardmove.Move, context.Context, string) error) *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use: verb + " SHARD --why TEXT", Short: short, Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if why == "" {
+				return usageError{fmt.Errorf("%s: --why is missing: say it for those who find the hold", verb)}
+			}
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return do(m, ctx, why) })
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "the reason, for the history and for whoever is refused by it")
+	return cmd
+}
+
+// ago prints how long ago something was, in whole seconds.
+func ago(t time.Time) string { return time.Since(t).Round(time.Second).String() + " ago" }

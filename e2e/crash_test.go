@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vifl/vifl/pkg/shardid"
+)
+
+// killedAt runs the command so that it is killed by SIGKILL at a step, and fails the test
+// when it ended otherwise: the step's name may have changed.
+func killedAt(t *testing.T, step string, args ...string) {
+	t.Helper()
+	r := viflWith(t, fleet.cfg.Path(), []string{"VIFL_DIE_AT=" + step}, args...)
+	if r.code != -1 {
+		t.Fatalf("vifl %s was not killed at %q: %s", strings.Join(args, " "), step, r)
+	}
+}
+
+// TestKilledInEachStep kills the command once in each step of a move and runs it again. At
+// the end the shard has been moved, and every acknowledged write is where it must be.
+func TestKilledInEachStep(t *testing.T) {
+	const shard = shardid.ID(4567)
+	a, b := side(t, shard, "a"), side(t, shard, "b")
+	w := startLoad(t, shard)
+
+	must(t, "preflight", "4567")
+	for _, step := range []string{"seed/legacy prepared", "seed/backup made", "seed/tablets started"} {
+		killedAt(t, step, "seed", "4567")
+	}
+	must(t, "seed", "4567")
+	killedAt(t, "sync start/stream made", "sync", "start", "4567")
+	must(t, "sync", "start", "4567")
+	for _, step := range []string{"diff/stream stopped", "diff/compared"} {
+		killedAt(t, step, "diff", "4567")
+	}
+	must(t, "diff", "4567")
+
+	// Up to the point of no undo the next command takes everything back.
+	for _, step := range []string{
+		"take the landing's shard lock", "refusals once more, under the locks", "raise the epoch in mains", "note the flags of both sides",
+		"freeze side a", "freeze side b", "side a applies the last of side b, and b of a", "stop the stream at the final position",
+		"compare the newest keys", "counters on the landing past the legacy's", "nothing moved, nothing prepared",
+		"open the landing for writes", "probe: write and read through vtgate", "the pause is within its bound",
+		"mains sends the application to vtgate",
+	} {
+		killedAt(t, "cutover/"+step, "cutover", "4567", "--confirm", "4567", "--one-way", "--max-age", "2h")
+		must(t, "thaw", "4567")
+		if f := flags(t, a) + flags(t, b); f != "000000" {
+			t.Fatalf("killed at %q, then thawed: flags %s", step, f)
+		}
+	}
+	must(t, "rehearse", "4567", "--max-age", "2h")
+
+	// From there on it goes forward, by the same command only.
+	killedAt(t, "cutover/between the attempt and the change of mains", "cutover", "4567", "--confirm", "4567", "--one-way", "--max-age", "2h")
+	if r := vifl(t, "thaw", "4567"); r.code != 3 || !strings.Contains(r.stderr, "point of no undo") {
+		t.Errorf("thaw behind the point of no undo: %s", r)
+	}
+	if f := flags(t, a) + flags(t, b); f != "110110" {
+		t.Errorf("flags between the attempt and the change of mains: %s", f)
+	}
+	for _, step := range []string{"end the application's connections on the legacy", "keep the legacy closed, over restarts too", "write the switch down"} {
+		killedAt(t, "cutover/"+step, "cutover", "4567", "--confirm", "4567", "--one-way")
+	}
+	must(t, "cutover", "4567", "--confirm", "4567", "--one-way")
+	if f := flags(t, a) + flags(t, b); f != "111111" {
+		t.Errorf("flags after the cutover: %s", f)
+	}
+	w.stop(t)
+}

@@ -1,0 +1,363 @@
+package shardmove
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vifl/vifl/pkg/diff"
+	"github.com/vifl/vifl/pkg/legacy"
+	"github.com/vifl/vifl/pkg/position"
+	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/vitess"
+	"github.com/vifl/vifl/workflows/engine"
+)
+
+// DiffReport is the outcome of a diff.
+type DiffReport struct {
+	Shard    string `json:"shard"`
+	Position string `json:"position"`
+	Equal    bool   `json:"equal"`
+	// BlockedMillis is how long writes on side a were blocked by the cut.
+	BlockedMillis float64  `json:"blocked_ms"`
+	Tables        int      `json:"tables"`
+	Rows          uint64   `json:"rows"`
+	RowsPerSecond float64  `json:"rows_per_second"`
+	Seconds       float64  `json:"seconds"`
+	Tablets       []string `json:"tablets"`
+	// Different counts the differing rows of all tablets and of side b.
+	Different   uint64      `json:"different"`
+	Differences []DiffEntry `json:"differences,omitempty"`
+	Digest      string      `json:"certificate,omitempty"`
+}
+
+// DiffEntry is one differing row.
+type DiffEntry struct {
+	Target  string `json:"target"` // a tablet, or side b
+	Table   string `json:"table"`
+	Key     string `json:"key"`
+	Kind    string `json:"kind"`
+	Columns string `json:"columns,omitempty"`
+}
+
+// Diff compares side a with every tablet of the landing at one cut, and with side b. When
+// nothing differs it writes a certificate.
+func (m *Move) Diff(ctx context.Context) (*DiffReport, error) {
+	var report *DiffReport
+	err := m.locked(ctx, engine.Diff, func(ctx context.Context, lease *state.Lease) (string, error) {
+		// Whatever comes of this one, an older certificate must not outlive a newer look.
+		if err := lease.Update(ctx, func(d *state.Shard) {
+			if d.Certificate != nil {
+				d.CertificateVoid = "a newer diff was begun"
+			}
+			d.Phase = state.Syncing
+		}); err != nil {
+			return "", err
+		}
+		var err error
+		report, err = m.diff(ctx, lease)
+		if err != nil {
+			return "", err
+		}
+		if !report.Equal {
+			return fmt.Sprintf("%d row(s) differ at %s", report.Different, report.Position), &Different{Shard: m.show, Rows: int64(report.Different)}
+		}
+		return fmt.Sprintf("equal at %s, %d rows", report.Position, report.Rows), nil
+	})
+	return report, err
+}
+
+func (m *Move) diff(ctx context.Context, lease *state.Lease) (*DiffReport, error) {
+	doc := lease.Doc()
+	if err := m.sameSource(ctx, &doc); err != nil {
+		return nil, err
+	}
+	if err := m.checkSeedRecords(ctx, &doc); err != nil {
+		return nil, err
+	}
+	a, b, err := m.pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := m.stream(&doc)
+	if err := m.running(ctx, &doc, s); err != nil {
+		return nil, err
+	}
+	tablets, err := m.openTablets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tablets.close()
+	tables, err := m.sameSchemas(ctx, a, b, tablets)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := m.inspect(ctx, lease)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.close()
+	mark, err := a.Beat(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.waitStream(ctx, s, mark); err != nil {
+		return nil, err
+	}
+	if err := reader.wait(ctx, mark); err != nil {
+		return nil, err
+	}
+
+	start := time.Now()
+	cut, targets, err := m.cut(ctx, a, s, tablets)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = cut.Close() }()
+	if err := reader.wait(ctx, cut.Position); err != nil {
+		return nil, err
+	}
+	source := diff.Side{Name: a.Name(), Database: m.shard.Database, Conns: cut.Snapshots}
+	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{}, m.showDiff)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", m.show, err)
+	}
+	drift, err := m.drift(ctx, a, b, tables)
+	if err != nil {
+		return nil, err
+	}
+	report := m.diffReport(cut, tablets, result, drift, time.Since(start))
+	m.pause(engine.Diff, "compared")
+	if !report.Equal {
+		return report, nil
+	}
+	certificate, err := m.certify(ctx, &doc, cut, start, tablets, tables, result, drift)
+	if err != nil {
+		return nil, err
+	}
+	report.Digest = certificate.Digest
+	return report, lease.Update(ctx, func(d *state.Shard) { d.Certificate, d.CertificateVoid = certificate, "" })
+}
+
+// openTablet is a tablet with vifl's connection to its server.
+type openTablet struct {
+	vitess.Tablet
+	db *sql.DB
+}
+
+type openTablets []openTablet
+
+func (ts openTablets) close() {
+	for _, t := range ts {
+		_ = t.db.Close()
+	}
+}
+
+// primary is the tablet that the stream writes to.
+func (ts openTablets) primary() *openTablet {
+	for i := range ts {
+		if ts[i].Type == "PRIMARY" {
+			return &ts[i]
+		}
+	}
+	return nil
+}
+
+// openTablets connects to every tablet of the landing: the first failover may promote any,
+// so a diff that leaves one out proves nothing about it.
+func (m *Move) openTablets(ctx context.Context) (openTablets, error) {
+	list, err := m.landing.Tablets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	acc, err := m.landingAccount()
+	if err != nil {
+		return nil, err
+	}
+	var open openTablets
+	for _, t := range list {
+		if t.Problem != "" {
+			open.close()
+			return nil, fmt.Errorf("landing %s: tablet %s does not answer: %s: every tablet must be compared; repair it, or remove its record", m.keyspace, t.Alias, t.Problem)
+		}
+		db, err := m.landing.Connect(ctx, t, acc, m.shard.Database)
+		if err != nil {
+			open.close()
+			return nil, err
+		}
+		open = append(open, openTablet{Tablet: t, db: db})
+	}
+	if open.primary() == nil {
+		open.close()
+		return nil, fmt.Errorf("landing %s: found no primary among its %d tablet(s)", m.keyspace, len(list))
+	}
+	return open, nil
+}
+
+// sameSchemas reads the tables everywhere and refuses differences: rows cannot be compared
+// across them.
+func (m *Move) sameSchemas(ctx context.Context, a, b *legacy.Server, tablets openTablets) (*schema.Schema, error) {
+	tables, err := schema.Read(ctx, a.DB(), m.shard.Database)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.Name(), err)
+	}
+	check := func(name string, q schema.Queryer) error {
+		other, err := schema.Read(ctx, q, m.shard.Database)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if d := schema.Differences(tables, other); len(d) > 0 {
+			return fmt.Errorf("shard %s: the tables of %s and %s differ in %d place(s): %s: was there a DDL? vifl abort %s and seed again", m.show, a.Name(), name, len(d), d[0], m.id)
+		}
+		return nil
+	}
+	if err := check(b.Name(), b.DB()); err != nil {
+		return nil, err
+	}
+	for _, t := range tablets {
+		if err := check("tablet "+t.Alias, t.db); err != nil {
+			return nil, err
+		}
+	}
+	return tables, nil
+}
+
+// cut makes the instant at which everything is read: snapshots of side a at one position,
+// and snapshots of every tablet with the stream stopped exactly there. The stream is halted
+// before the position is known, or it would be past it by the time it is told to stop; it
+// goes on as soon as the snapshots are open, so the copy never waits for the comparison.
+func (m *Move) cut(ctx context.Context, a *legacy.Server, s stopper, tablets openTablets) (cut *legacy.Cut, sides []diff.Side, err error) {
+	halted := time.Now()
+	if err := s.Stop(ctx); err != nil {
+		return nil, nil, fmt.Errorf("shard %s: %w", m.show, err)
+	}
+	m.pause(engine.Diff, "stream stopped")
+	defer func() {
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, s.Resume(detached))
+		m.reporter.Note("the stream stood still for %d ms", time.Since(halted).Milliseconds())
+	}()
+	cut, err = a.Cut(ctx, m.cfg.Limits.DiffParallelism, m.cfg.Limits.LockTimeout)
+	if err != nil {
+		return nil, nil, fmt.Errorf("shard %s: %w", m.show, err)
+	}
+	m.reporter.Note("cut at %s: writes blocked %.1f ms, %d attempt(s)", cut.Position, float64(cut.Blocked.Microseconds())/1000, cut.Attempts)
+	if sides, err = m.snapshotTablets(ctx, s, tablets, cut.Position); err != nil {
+		_ = cut.Close()
+		return nil, nil, err
+	}
+	return cut, sides, nil
+}
+
+// snapshotTablets brings the landing to a position and opens snapshots on every tablet.
+func (m *Move) snapshotTablets(ctx context.Context, s stopper, tablets openTablets, at position.FilePos) ([]diff.Side, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
+	defer cancel()
+	if err := s.StopAt(ctx, at); err != nil {
+		return nil, fmt.Errorf("shard %s: %w", m.show, err)
+	}
+	gtid, err := vitess.GTIDExecuted(ctx, tablets.primary().db)
+	if err != nil {
+		return nil, fmt.Errorf("landing %s: %w", m.keyspace, err)
+	}
+	var sides []diff.Side
+	for i := range tablets {
+		t := &tablets[i]
+		if err := vitess.WaitGTID(ctx, t.db, gtid); err != nil {
+			return nil, fmt.Errorf("landing %s: tablet %s: %w", m.keyspace, t.Alias, err)
+		}
+		side := diff.Side{Name: "tablet " + t.Alias, Database: m.shard.Database}
+		for range m.cfg.Limits.DiffParallelism {
+			conn, err := snapshot(ctx, t.db)
+			if err != nil {
+				return nil, fmt.Errorf("landing %s: tablet %s: %w", m.keyspace, t.Alias, err)
+			}
+			side.Conns = append(side.Conns, conn)
+		}
+		sides = append(sides, side)
+	}
+	return sides, nil
+}
+
+// stopper is what a diff needs of a stream.
+type stopper interface {
+	Stop(ctx context.Context) error
+	StopAt(ctx context.Context, p position.FilePos) error
+	Resume(ctx context.Context) error
+}
+
+// snapshot is a connection inside a transaction that sees the server as it is now. It ends
+// with the pool.
+func snapshot(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, stmt := range []string{
+		"SET SESSION transaction_isolation = 'REPEATABLE-READ', SESSION wait_timeout = 86400, SESSION max_execution_time = 0",
+		"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+	} {
+		if _, err := conn.ExecContext(ctx, stmt); err != nil {
+			return nil, fmt.Errorf("open a snapshot: %w", err)
+		}
+	}
+	return conn, nil
+}
+
+// drift compares side b with side a while both take writes: rows that differ are read again
+// after each side has applied the other's later writes, and what still differs is drift.
+func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema) (*diff.Report, error) {
+	settle := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
+		defer cancel()
+		fromA, err := a.Beat(ctx)
+		if err != nil {
+			return err
+		}
+		fromB, err := b.Beat(ctx)
+		if err != nil {
+			return err
+		}
+		if err := legacy.WaitApplied(ctx, b, a, fromA); err != nil {
+			return err
+		}
+		return legacy.WaitApplied(ctx, a, b, fromB)
+	}
+	report, err := diff.Drift(ctx,
+		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
+		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
+		tables, m.cfg.Limits.DiffParallelism, diff.Options{}, settle, m.showDiff)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
+	}
+	return report, nil
+}
+
+func (m *Move) showDiff(p diff.Progress) {
+	m.reporter.Progress(Progress{What: "diff", Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing)})
+}
+
+func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *diff.Report, took time.Duration) *DiffReport {
+	r := &DiffReport{
+		Shard: m.show, Position: cut.Position.String(), BlockedMillis: float64(cut.Blocked.Microseconds()) / 1000,
+		Tables: len(result.Tables), Rows: result.Rows, Seconds: took.Seconds(), RowsPerSecond: float64(result.Rows) / max(result.Elapsed.Seconds(), 0.001),
+		Different: result.Differing() + drift.Differing(),
+	}
+	r.Equal = r.Different == 0
+	for _, t := range tablets {
+		r.Tablets = append(r.Tablets, t.Alias)
+	}
+	for _, part := range []*diff.Report{result, drift} {
+		for _, target := range part.Targets {
+			for _, d := range target.Differences {
+				r.Differences = append(r.Differences, DiffEntry{Target: target.Name, Table: d.Table, Key: strings.Join(d.Key, ", "), Kind: string(d.Kind), Columns: strings.Join(d.Columns, ", ")})
+			}
+		}
+	}
+	return r
+}

@@ -1,0 +1,115 @@
+package shardmove
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/legacy"
+	"github.com/vifl/vifl/pkg/route"
+	"github.com/vifl/vifl/pkg/seed"
+	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/workflows/engine"
+)
+
+// Complete is the one-way door: the stream's record goes, and what vifl put on the legacy
+// except that it stays closed. No legacy data is deleted.
+func (m *Move) Complete(ctx context.Context, confirm string) error {
+	if confirm != m.id.String() {
+		return fmt.Errorf("complete of %s: found --confirm %q, expected %s typed again: nothing was changed", m.show, confirm, m.id)
+	}
+	return m.locked(ctx, engine.Complete, func(ctx context.Context, lease *state.Lease) (string, error) {
+		doc := lease.Doc()
+		if err := m.sameSource(ctx, &doc); err != nil {
+			return "", err
+		}
+		if err := m.stream(&doc).Delete(ctx); err != nil {
+			return "", err
+		}
+		a, b, err := m.pair(ctx)
+		if err != nil {
+			return "", err
+		}
+		// The legacy is super_read_only. Lifting that alone leaves read_only and offline_mode
+		// on, under which only administrators write: the application stays out.
+		for _, side := range []*legacy.Server{a, b} {
+			if err := undoWrites(ctx, lease, side, true); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("the legacy pair stays closed (persisted super_read_only and offline_mode); its data is untouched; switched at %s", doc.Switch.Final), nil
+	})
+}
+
+// Abort gives the move up before the switch: stream, landing, backup and everything that
+// vifl put on the legacy go. The legacy's data and traffic were never touched.
+func (m *Move) Abort(ctx context.Context) error {
+	return m.locked(ctx, engine.Abort, func(ctx context.Context, lease *state.Lease) (string, error) {
+		sw, err := m.route(ctx)
+		if err != nil {
+			return "", err
+		}
+		served, err := sw.Served(ctx, m.id)
+		if err != nil {
+			return "", err
+		}
+		if served == route.Vitess {
+			return "", fmt.Errorf("shard %s: mains sends the application to vtgate: its landing must not be removed; nothing was changed", m.show)
+		}
+		doc := lease.Doc()
+		exists, err := m.landing.Exists(ctx)
+		if err != nil {
+			return "", err
+		}
+		if exists {
+			if doc.Stream != nil {
+				if err := m.stream(&doc).Delete(ctx); err != nil {
+					m.reporter.Note("the stream could not be deleted, it goes with its tablets: %v", err)
+				}
+			}
+			if err := m.hook(ctx, "deprovision", m.cfg.Hooks.Deprovision); err != nil {
+				return "", err
+			}
+			if err := m.landing.Delete(ctx); err != nil {
+				return "", err
+			}
+		}
+		if _, err := seed.RemoveBackups(ctx, m.cfg.Backup.Root, m.keyspace); err != nil {
+			return "", err
+		}
+		if len(doc.LegacyWrites) > 0 {
+			a, b, err := m.pair(ctx)
+			if err != nil {
+				return "", err
+			}
+			for _, side := range []*legacy.Server{a, b} {
+				if err := undoWrites(ctx, lease, side, false); err != nil {
+					return "", err
+				}
+			}
+		}
+		return "stream, landing and backup removed; the legacy is as it was", lease.Update(ctx, func(d *state.Shard) {
+			d.Preflight, d.Seed, d.Stream, d.Certificate, d.CertificateVoid, d.LegacyWrites = nil, nil, nil, nil, "", nil
+		})
+	})
+}
+
+// hook runs a program of the operator's. Its output goes to stderr as it comes.
+func (m *Move) hook(ctx context.Context, name string, command []string) error {
+	if len(command) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.TabletTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Env = append(os.Environ(),
+		"VIFL_SHARD="+m.id.String(), "VIFL_KEYSPACE="+m.keyspace, "VIFL_DATABASE="+m.shard.Database,
+		"VIFL_SIDE_A="+m.shard.Sides[config.SideA], "VIFL_SIDE_B="+m.shard.Sides[config.SideB])
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("shard %s: the hook hooks.%s (%s): %w", m.show, name, command[0], err)
+	}
+	return nil
+}

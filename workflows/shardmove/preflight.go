@@ -1,0 +1,70 @@
+package shardmove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vifl/vifl/pkg/guard"
+	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/workflows/engine"
+)
+
+// PreflightReport is what preflight found.
+type PreflightReport struct {
+	Shard    string          `json:"shard"`
+	Findings []guard.Finding `json:"findings"`
+	OK       int             `json:"ok"`
+	Warnings int             `json:"warnings"`
+	Refused  int             `json:"refused"`
+	Stream   string          `json:"stream"`
+	Why      string          `json:"why"`
+}
+
+// Preflight looks whether the shard can be moved. It changes nothing on any server.
+func (m *Move) Preflight(ctx context.Context) (*PreflightReport, error) {
+	var report *PreflightReport
+	err := m.locked(ctx, engine.Preflight, func(ctx context.Context, lease *state.Lease) (string, error) {
+		var err error
+		report, err = m.preflight(ctx, engine.Preflight)
+		if report != nil {
+			uerr := lease.Update(ctx, func(d *state.Shard) {
+				d.Preflight = &state.Preflight{At: time.Now().UTC(), Stream: report.Stream, Why: report.Why, Warnings: report.Warnings, Refused: report.Refused}
+			})
+			err = errors.Join(err, uerr)
+		}
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d ok, %d warnings", report.OK, report.Warnings), nil
+	})
+	return report, err
+}
+
+// preflight runs the checks for a verb that rests on them.
+func (m *Move) preflight(ctx context.Context, verb engine.Verb) (*PreflightReport, error) {
+	facts, err := guard.Gather(ctx, m.cfg, m.shard, m.cfg.Legacy.StreamAccount)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", m.show, err)
+	}
+	r := &PreflightReport{
+		Shard: m.show, Findings: guard.Preflight(facts),
+		// There is one stream so far; what it would lose, the checks refuse.
+		Stream: "vreplication", Why: "the only one in this version; what it loses is refused here, or found by the reader beside it",
+	}
+	for _, f := range r.Findings {
+		switch f.Level {
+		case guard.OK:
+			r.OK++
+		case guard.Warning:
+			r.Warnings++
+		default:
+			r.Refused++
+		}
+	}
+	if r.Refused > 0 {
+		return r, &Refused{Verb: verb, Shard: m.show, Findings: guard.Refused(r.Findings)}
+	}
+	return r, nil
+}

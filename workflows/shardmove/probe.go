@@ -1,0 +1,47 @@
+package shardmove
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
+)
+
+// probeOnce writes the epoch through vtgate into the landing's _vifl.probe, in a session
+// aimed at its shard (which may use qualified names), reads it back, and then asks in a
+// session with the database name that the application will get.
+func (m *Move) probeOnce(ctx context.Context, epoch uint64) error {
+	target, err := m.cfg.VtgateTarget(m.id)
+	if err != nil {
+		return err
+	}
+	app := target.Database
+	target.Database = m.keyspace + ":0"
+	// vtgate has no sessions variables to set at login that a probe needs.
+	db, err := mysqlconn.Connect(ctx, target, mysqlconn.Plain())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(ctx, "INSERT INTO `_vifl`.`probe` (id, epoch) VALUES (1, ?) ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)", epoch); err != nil {
+		return fmt.Errorf("%s: write: %w", target, err)
+	}
+	var read uint64
+	if err := db.QueryRowContext(ctx, "SELECT epoch FROM `_vifl`.`probe` WHERE id = 1").Scan(&read); err != nil {
+		return fmt.Errorf("%s: read: %w", target, err)
+	}
+	if read != epoch {
+		return fmt.Errorf("%s: wrote %d, read %d", target, epoch, read)
+	}
+	target.Database = app
+	named, err := mysqlconn.Connect(ctx, target, mysqlconn.Plain())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = named.Close() }()
+	var one int
+	if err := named.QueryRowContext(ctx, "SELECT 1 FROM DUAL").Scan(&one); err != nil {
+		return fmt.Errorf("%s: read as the application: %w", target, err)
+	}
+	return nil
+}

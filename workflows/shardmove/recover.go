@@ -1,0 +1,197 @@
+package shardmove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vifl/vifl/pkg/legacy"
+	"github.com/vifl/vifl/pkg/position"
+	"github.com/vifl/vifl/pkg/route"
+	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/workflows/engine"
+)
+
+// errWentForward ends a verb whose work recovery has just finished.
+var errWentForward = errors.New("the interrupted cutover was brought to its end")
+
+// recoverAttempt clears what a former owner left: a rehearsal or cutover that was cut short
+// before the point of no undo is taken back; one behind it is brought to its end, but only
+// by the verb that began it, so that the operator who asks for anything else is told.
+//
+// Order matters. First the former owner's connections are killed, then the epoch in mains is
+// raised, then anything is touched: a process that was only asleep can no longer thaw a
+// server or change mains once both are done.
+func (m *Move) recoverAttempt(ctx context.Context, lease *state.Lease, verb engine.Verb) error {
+	doc := lease.Doc()
+	if doc.Attempt == nil {
+		return nil
+	}
+	at := *doc.Attempt
+	if at.NoUndo && verb != engine.Cutover {
+		return &engine.IllegalMove{Verb: verb, From: doc.Phase, Hint: fmt.Sprintf("a cutover begun %s is behind the point of no undo: run vifl cutover %s --confirm %s --one-way, it goes on from there", at.Started.Format(time.RFC3339), m.id, m.id)}
+	}
+	m.reporter.Note("a %s begun %s did not end: clearing it up", at.Verb, at.Started.Format(time.RFC3339))
+	a, b, err := m.pair(ctx)
+	if err != nil {
+		return err
+	}
+	for _, side := range []*legacy.Server{a, b} {
+		if _, err := side.KillOwn(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.raiseEpoch(ctx, lease); err != nil {
+		return err
+	}
+	if at.NoUndo {
+		return m.goForward(ctx, lease, a, b, at)
+	}
+	return m.goBack(ctx, lease, a, b, at)
+}
+
+// lockAgain waits for the shard lock of a killed owner to expire (30 s by Vitess' default).
+func (m *Move) lockAgain(ctx context.Context, action string) (context.Context, func(*error), error) {
+	var last error
+	for attempt := range 3 {
+		if attempt > 0 {
+			m.reporter.Note("the landing's shard lock is still that of the former owner, waiting for it to expire")
+		}
+		lctx, unlock, err := m.landing.Lock(ctx, action)
+		if err == nil {
+			return lctx, unlock, nil
+		}
+		if last = err; ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, nil, last
+}
+
+// goBack fences the landing, thaws both sides to the flags they had, and lets the stream go
+// on. Mains is read first: if it sends the application to vtgate after all, nothing may be
+// taken back.
+func (m *Move) goBack(ctx context.Context, lease *state.Lease, a, b *legacy.Server, at state.Attempt) error {
+	sw, err := m.route(ctx)
+	if err != nil {
+		return err
+	}
+	served, err := sw.Served(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	if served != route.Legacy {
+		return fmt.Errorf("shard %s: an attempt is noted as not yet switched, but mains sends the application to %s: a person must decide; nothing was changed", m.show, served)
+	}
+	if at.FenceOpen {
+		lctx, unlock, err := m.lockAgain(ctx, "vifl undo of "+at.Verb+" "+m.id.String())
+		if err != nil {
+			return err
+		}
+		err = m.landing.SetFence(lctx, true)
+		unlock(&err)
+		if err != nil {
+			return err
+		}
+	}
+	if err := m.thawSides(ctx, []*legacy.Server{a, b}, at); err != nil {
+		return err
+	}
+	doc := lease.Doc()
+	if doc.Stream != nil {
+		if err := m.stream(&doc).Resume(ctx); err != nil {
+			return err
+		}
+	}
+	if err := lease.Update(ctx, func(d *state.Shard) { d.Attempt = nil }); err != nil {
+		return err
+	}
+	m.reporter.Note("taken back: both sides have the flags they had, the landing is fenced, the stream runs")
+	return lease.Record(ctx, state.Event{Verb: "recover", From: doc.Phase, To: doc.Phase, What: "took back a " + at.Verb + " that did not end"})
+}
+
+func (m *Move) thawSides(ctx context.Context, sides []*legacy.Server, at state.Attempt) error {
+	for _, side := range sides {
+		for _, f := range at.Frozen {
+			if f.Side != side.Side() {
+				continue
+			}
+			id, err := side.Identity(ctx)
+			if err != nil {
+				return err
+			}
+			if id.ServerUUID != f.Server {
+				return fmt.Errorf("%s: found server %s, expected %s, which was frozen: the shard's sides were changed; thaw that server by hand to %+v", side.Name(), id.ServerUUID, f.Server, f.Found)
+			}
+			if err := side.SetFlags(ctx, legacy.Flags(f.Found)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// goForward ends a cutover whose change of mains was attempted.
+func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.Server, at state.Attempt) error {
+	// A legacy that was restarted meanwhile is open again: close it before looking.
+	for _, side := range []*legacy.Server{a, b} {
+		if err := side.SetFlags(ctx, legacy.Flags{ReadOnly: true, SuperReadOnly: true}); err != nil {
+			return err
+		}
+	}
+	end, err := a.Position(ctx)
+	if err != nil {
+		return err
+	}
+	order, err := position.Compare(end, at.Final)
+	if err != nil {
+		return err
+	}
+	sw, err := m.route(ctx)
+	if err != nil {
+		return err
+	}
+	served, err := sw.Served(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	if order != 0 && served != route.Vitess {
+		return fmt.Errorf("shard %s: %s is at %s, behind the cutover's final position %s: it took writes that the landing does not have, and mains does not send the application to vtgate yet: both sides are closed; a person must decide", m.show, a.Name(), end, at.Final)
+	}
+	if order != 0 {
+		m.reporter.Note("%s is at %s, behind the final position %s: somebody wrote there after the switch; look at these events", a.Name(), end, at.Final)
+	}
+	lctx, unlock, err := m.lockAgain(ctx, "vifl cutover "+m.id.String()+" (going on)")
+	if err != nil {
+		return err
+	}
+	defer unlock(&err)
+	if err := m.landing.SetFence(lctx, false); err != nil {
+		return err
+	}
+	s := &switchover{m: m, lease: lease, verb: engine.Cutover, a: a, b: b, final: at.Final, lockCtx: lctx}
+	if _, err := engine.Run(lctx, engine.Cutover, s.forwardSteps(), m.reporter.Step, m.pauses); err != nil {
+		return err
+	}
+	if err := lease.Record(ctx, state.Event{Verb: string(engine.Cutover), From: state.Validated, To: state.Switched, What: "brought an interrupted cutover to its end at " + at.Final.String()}); err != nil {
+		return err
+	}
+	return errWentForward
+}
+
+// Thaw takes back what an interrupted rehearsal or cutover left frozen.
+func (m *Move) Thaw(ctx context.Context) (string, error) {
+	lctx, lease, err := m.store.Acquire(ctx, m.id, m.keyspace, "thaw", leaseWait, func(s string) { m.reporter.Note("%s", s) })
+	if err != nil {
+		return "", err
+	}
+	defer lease.Release()
+	if lease.Doc().Attempt == nil {
+		return "nothing of ours is frozen", nil
+	}
+	if err := m.recoverAttempt(lctx, lease, "thaw"); err != nil {
+		return "", err
+	}
+	return "thawed", nil
+}
