@@ -6,6 +6,7 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"time"
 
 	"vitess.io/vitess/go/vt/topo"
 	"vitess.io/vitess/go/vt/topo/topoproto"
@@ -132,6 +133,10 @@ func (l *Landing) ours(ctx context.Context) error {
 	return nil
 }
 
+// deleteTimeout bounds Delete: VTOrc, trying to save a landing whose tablets have just been
+// stopped, holds the shard lock for many seconds at a time.
+const deleteTimeout = 90 * time.Second
+
 // Delete removes the keyspace with its shard and tablet records, after an abort. The
 // tablets' processes must be gone first: one that still runs would only find its records
 // missing. It is idempotent. A landing that serves clients is never deleted.
@@ -140,7 +145,7 @@ func (l *Landing) Delete(ctx context.Context) error {
 	if err != nil || !exists {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	si, err := l.f.ts.GetShard(ctx, l.keyspace, shard)
 	switch {

@@ -12,6 +12,7 @@ import (
 	topodatapb "vitess.io/vitess/go/vt/proto/topodata"
 
 	"github.com/vifl/vifl/pkg/vitess"
+	"github.com/vifl/vifl/pkg/vitess/vitesstest"
 )
 
 func fenced(t *testing.T, l *vitess.Landing) bool {
@@ -203,5 +204,35 @@ func TestLockThatIsLostEndsItsContext(t *testing.T) {
 	unlock(&failure)
 	if failure == nil {
 		t.Error("unlocking a lost lock says nothing")
+	}
+}
+
+// After an abort the records of the tablets, the primary's too, go with the keyspace.
+func TestDeleteRemovesTheRecordsOfTablets(t *testing.T) {
+	t.Parallel()
+	ctx := within(t, time.Minute)
+	l := fleet.Landing("legacy_0005")
+	if err := l.Create(ctx, "none"); err != nil {
+		t.Fatal(err)
+	}
+	alias := &topodatapb.TabletAlias{Cell: vitesstest.Cell, Uid: 555}
+	record := &topodatapb.Tablet{Alias: alias, Keyspace: "legacy_0005", Shard: "0", Type: topodatapb.TabletType_PRIMARY, Hostname: "127.0.0.1", PortMap: map[string]int32{"grpc": 1}}
+	if err := fleet.Topo().CreateTablet(ctx, record); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.Topo().UpdateShardFields(ctx, "legacy_0005", "0", func(si *topo.ShardInfo) error { si.PrimaryAlias = alias; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if tablets, err := l.Tablets(ctx); err != nil || len(tablets) != 1 || tablets[0].Problem == "" {
+		t.Errorf("found %+v, %v, expected one tablet that does not answer", tablets, err)
+	}
+	if _, err := l.Primary(ctx); err == nil || !strings.Contains(err.Error(), "zone1-0000000555") {
+		t.Errorf("a primary that does not answer: %v", err)
+	}
+	if err := l.Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.Topo().GetTablet(ctx, alias); !topo.IsErrType(err, topo.NoNode) {
+		t.Errorf("the tablet's record: %v, expected it to be gone", err)
 	}
 }

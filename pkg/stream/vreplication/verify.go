@@ -35,7 +35,9 @@ const (
 	rounds = 3
 	// probeWait bounds a round; a sound one takes some 100 ms.
 	probeWait = 10 * time.Second
-	// longest is how many bytes a probe's row has at most.
+	// A probe's row has minimal to minimal + longest bytes. No head of a binlog without
+	// GTIDs is as long as minimal.
+	minimal = 1000
 	longest = 30000
 )
 
@@ -157,15 +159,20 @@ func (s *Stream) write(ctx context.Context, db *sql.DB) (position.FilePos, error
 	if _, err := rand.Read(random[:]); err != nil {
 		return position.FilePos{}, s.errorf("random length: %w", err)
 	}
-	filler := make([]byte, int(binary.LittleEndian.Uint16(random[:]))%longest)
-	if _, err := db.ExecContext(ctx, "replace into _vifl.probe (id, filler) values (1, ?)", filler); err != nil {
-		return position.FilePos{}, s.errorf("%s: writing into _vifl.probe: %w", s.source, err)
+	filler := make([]byte, minimal+int(binary.LittleEndian.Uint16(random[:]))%longest)
+	for {
+		if _, err := db.ExecContext(ctx, "replace into _vifl.probe (id, filler) values (1, ?)", filler); err != nil {
+			return position.FilePos{}, s.errorf("%s: writing into _vifl.probe: %w", s.source, err)
+		}
+		p, err := endOfBinlog(ctx, db, s.server)
+		if err != nil {
+			return p, s.errorf("%s: %w", s.source, err)
+		}
+		if p.Pos > minimal {
+			return p, nil
+		}
+		// The server began a new binlog just behind our write, and nothing stops there.
 	}
-	p, err := endOfBinlog(ctx, db, s.server)
-	if err != nil {
-		return p, s.errorf("%s: %w", s.source, err)
-	}
-	return p, nil
 }
 
 // endOfBinlog is where the server's binlog ends, under the statement's name from 8.2 on and
