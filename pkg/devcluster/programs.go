@@ -2,6 +2,7 @@ package devcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func findPrograms(ctx context.Context, o SuperviseOptions, u runas.User) (*progr
 		return p, nil
 	}
 	p.bin = filepath.Join(o.Data, "bin")
-	if err := os.Mkdir(p.bin, 0o755); err != nil {
+	if err := errors.Join(os.Mkdir(p.bin, 0o755), os.Chmod(p.bin, 0o755)); err != nil { // whatever the umask
 		return nil, fmt.Errorf("local fleet: %w", err)
 	}
 	for _, name := range vitessPrograms {

@@ -243,6 +243,10 @@ func copyNode(root, src, dst string, share bool) error {
 	if err := os.Mkdir(dst, mode); err != nil {
 		return err
 	}
+	// As with files: the umask must not decide.
+	if err := os.Chmod(dst, mode); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(src)
 	if err != nil {
 		return err

@@ -248,11 +248,11 @@ func TestCopyForUnreachable(t *testing.T) {
 	if u.IsZero() {
 		t.Skip("only root has places that the servers' user cannot reach")
 	}
-	t.Parallel()
 	real, err := mysqld.Find("")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer syscall.Umask(syscall.Umask(0o077))
 	closed := filepath.Join(t.TempDir(), "closed") // t.TempDir is root's alone
 	if err := mysqld.CopyTree(real.Root, closed, true); err != nil {
 		t.Fatal(err)
