@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -163,7 +164,7 @@ func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration) (_ *Cut
 			why := s.inTheWay(ctx)
 			lock.close()
 			s.settle(ctx)
-			return nil, time.Since(asked), fmt.Errorf("%w: the global read lock was not had and given back within %s%s", ErrBusy, bound, why)
+			return nil, time.Since(asked), fmt.Errorf("%w: the global read lock was not had and given back within %s%s: %w", ErrBusy, bound, why, err)
 		}
 		return nil, blocked, err
 	}
@@ -257,8 +258,14 @@ func (s *Server) inTheWay(ctx context.Context) string {
 	ctx, cancel := detached(ctx, killTimeout)
 	defer cancel()
 	long, err := s.LongStatements(ctx, longForLock)
-	if err != nil || len(long) == 0 {
+	if err != nil {
 		return ""
 	}
-	return ": " + long[0].String()
+	for _, p := range long {
+		// Those that wait do so because of us, or for whom we wait for.
+		if !strings.HasPrefix(p.State, "Waiting for") {
+			return ": " + p.String()
+		}
+	}
+	return ""
 }
