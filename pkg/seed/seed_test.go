@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,17 +18,12 @@ import (
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
 )
 
-// TestMain makes this binary the seed's child when it is started as one.
+// TestMain makes this binary the seed's child, or a process that a test needs, when it is
+// started as one.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == ChildCommand {
-		if err := Child(context.Background(), os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if len(os.Args) > 1 && os.Args[1] == restoreCommand {
-		if err := restoreHelper(context.Background(), os.Stdin, os.Stdout); err != nil {
+	helpers := map[string]func(context.Context, io.Reader, io.Writer) error{ChildCommand: Child, restoreCommand: restoreHelper, parentCommand: parentHelper}
+	if len(os.Args) > 1 && helpers[os.Args[1]] != nil {
+		if err := helpers[os.Args[1]](context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -103,6 +99,9 @@ func runSeed(t *testing.T, spec Spec) *Result {
 	defer cancel()
 	phases := map[string]bool{}
 	r, err := Run(ctx, spec, func(e Event) {
+		if e.Phase == PhaseBackup && !phases[e.Phase] {
+			noSecrets(t, spec)
+		}
 		phases[e.Phase] = true
 		t.Logf("%s: %s rows %d/%d bytes %d %s", e.Phase, e.Message, e.RowsDone, e.RowsTotal, e.BytesDone, e.Position)
 	})
@@ -195,4 +194,40 @@ func processesWith(text string) (found []string) {
 		}
 	}
 	return found
+}
+
+// noSecrets looks for passwords where others could read them: command lines, environments,
+// and all that the seed has written so far, its server's files included.
+func noSecrets(t *testing.T, spec Spec) {
+	t.Helper()
+	look := func(path string) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return // it has ended, or gone
+		}
+		for _, secret := range []string{sourcePassword, landingPassword} {
+			if strings.Contains(string(raw), secret) {
+				t.Errorf("%s holds a password", path)
+			}
+		}
+	}
+	for _, glob := range []string{"/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ"} {
+		files, _ := filepath.Glob(glob)
+		for _, f := range files {
+			look(f)
+		}
+	}
+	seen := 0
+	for _, root := range []string{spec.WorkDir, spec.BackupRoot} {
+		_ = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				seen++
+				look(path)
+			}
+			return nil
+		})
+	}
+	if seen < 10 {
+		t.Errorf("only %d files were looked at, expected a server's", seen)
+	}
 }
