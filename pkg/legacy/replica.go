@@ -128,6 +128,10 @@ func replicaStatus(row map[string]string) (*ReplicaStatus, error) {
 // every replica_checkpoint_period, so asking faster gains little; each question is cheap.
 const appliedPoll = 5 * time.Millisecond
 
+// threadsStart is how long a thread may be stopped without an error: a server that has just
+// started answers a moment before its replication runs.
+const threadsStart = 2 * time.Second
+
 // WaitApplied waits until `on` has applied the binlog of `of` up to a position, or the
 // context ends. It refuses at once when `on` does not replicate from `of` (by server_uuid,
 // not by address), when upTo is not a position of `of`, and when the replication is broken.
@@ -143,6 +147,7 @@ func WaitApplied(ctx context.Context, on, of *Server, upTo position.FilePos) err
 		return fmt.Errorf("waiting for %s to apply %s of %s: the position is of server %s, but that server is %s", on.target, upTo, of.target, upTo.Server, source.ServerUUID)
 	}
 	last := "nothing yet"
+	var down time.Time // since when a thread has been seen stopped, without an error
 	for {
 		r, err := on.Replica(ctx)
 		if err != nil {
@@ -168,7 +173,14 @@ func WaitApplied(ctx context.Context, on, of *Server, upTo position.FilePos) err
 				return nil
 			}
 		}
-		if why := r.Broken(); why != "" {
+		why := r.Broken()
+		switch {
+		case why == "":
+			down = time.Time{}
+		case down.IsZero():
+			down = time.Now()
+		}
+		if why != "" && (r.LastSQLError != "" || r.LastIOError != "" || time.Since(down) > threadsStart) {
 			return fmt.Errorf("%s will not apply %s of %s: it is at %s and replication is broken: %s: repair it first", on.target, upTo, of.target, last, why)
 		}
 		select {
