@@ -18,7 +18,17 @@ type transfer struct {
 	// enums are the places of ENUM columns, whose error value makes a warning that is meant.
 	enums []int
 	jsons []jsonColumn
-	width int
+	keys  []keyColumn
+	// width is how many columns are loaded; behind them a row has what is needed to mend
+	// JSON documents.
+	width   int
+	columns int
+}
+
+// keyColumn is a column of the primary key and its place in a row.
+type keyColumn struct {
+	column *schema.Column
+	place  int
 }
 
 // fieldFormat is LOAD DATA's own default, spelled out; encode writes it.
@@ -41,18 +51,17 @@ func newTransfer(t *schema.Table) *transfer {
 			if c.Type == "enum" {
 				x.enums = append(x.enums, len(read))
 			}
-			read = append(read, name+"+0")
+			read = append(read, readExpression(&c))
 			into = append(into, variable)
 			set = append(set, name+"=CAST("+variable+" AS UNSIGNED)")
 		case "json":
 			// The server takes no JSON from binary text.
-			x.jsons = append(x.jsons, jsonColumn{place: len(read), name: c.Name})
+			x.jsons = append(x.jsons, jsonColumn{name: c.Name, place: len(read)})
 			read = append(read, name)
 			into = append(into, variable)
 			set = append(set, name+"=CONVERT("+variable+" USING utf8mb4)")
 		case "float":
-			// Printed as FLOAT a value has six digits, stored it has up to nine.
-			read = append(read, "CAST("+name+" AS DOUBLE)")
+			read = append(read, readExpression(&c))
 			into = append(into, name)
 		default:
 			read = append(read, name)
@@ -60,12 +69,37 @@ func newTransfer(t *schema.Table) *transfer {
 		}
 	}
 	x.width = len(read)
+	if len(x.jsons) > 0 {
+		for i, c := range x.jsons {
+			x.jsons[i].size = len(read)
+			read = append(read, storageSize(schema.Quote(c.name)))
+		}
+		for _, k := range t.PrimaryKey {
+			c := t.Column(k.Column)
+			x.keys = append(x.keys, keyColumn{c, len(read)})
+			read = append(read, readExpression(c))
+		}
+	}
+	x.columns = len(read)
 	x.selectList = strings.Join(read, ",")
 	x.load = "LOAD DATA LOCAL INFILE 'Reader::%s' INTO TABLE " + percent(schema.Quote(t.Name)) + fieldFormat + "(" + percent(strings.Join(into, ",")) + ")"
 	if len(set) > 0 {
 		x.load += " SET " + percent(strings.Join(set, ","))
 	}
 	return x
+}
+
+// readExpression is how a column's value is read.
+func readExpression(c *schema.Column) string {
+	name := schema.Quote(c.Name)
+	switch c.Type {
+	case "enum", "set":
+		return name + "+0"
+	case "float":
+		// Printed as FLOAT a value has six digits, stored it has up to nine.
+		return "CAST(" + name + " AS DOUBLE)"
+	}
+	return name
 }
 
 // percent protects a name that holds a percent sign from Sprintf.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -114,6 +115,10 @@ type table struct {
 	// finishes the table.
 	open         atomic.Int64
 	read, loaded atomic.Uint64
+
+	jsonBytes []atomic.Uint64 // by JSON column, on the source
+	mu        sync.Mutex      // covers suspects
+	suspects  []suspect
 }
 
 // Fill makes the source's database on the target and fills it. The target's account must
@@ -146,6 +151,9 @@ func Fill(ctx context.Context, src Source, target mysqlconn.Target, o Options) (
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}
+	if err := f.mendJSON(ctx); err != nil {
+		return nil, err
+	}
 	if f.o.Scratch {
 		if err := f.redoLog(ctx, "ENABLE"); err != nil {
 			return nil, err
@@ -162,6 +170,7 @@ func Fill(ctx context.Context, src Source, target mysqlconn.Target, o Options) (
 func (f *fill) plan(ctx context.Context, s *schema.Schema) error {
 	for _, st := range s.Tables {
 		t := &table{Table: st, transfer: newTransfer(st), create: st.Create}
+		t.jsonBytes = make([]atomic.Uint64, len(t.jsons))
 		if t.width == 0 {
 			return fmt.Errorf("%s: table %q has no column that can be written", f.src.Name, st.Name)
 		}

@@ -37,7 +37,6 @@ type chunk struct {
 	data       []byte
 	rows       uint64
 	enumErrors uint64 // ENUM error values in it, each worth one warning
-	fixes      []jsonFix
 }
 
 // readRange reads a key range of a table in the order of the primary key and cuts it into
@@ -81,8 +80,8 @@ func (f *fill) stream(ctx context.Context, dc any, t *table, query string) error
 	}
 	defer rows.Close()
 	row := make([]driver.Value, len(rows.Columns()))
-	if len(row) != t.width {
-		return fmt.Errorf("found %d columns, expected %d", len(row), t.width)
+	if len(row) != t.columns {
+		return fmt.Errorf("found %d columns, expected %d", len(row), t.columns)
 	}
 	ck := f.newChunk(t)
 	for {
@@ -91,10 +90,13 @@ func (f *fill) stream(ctx context.Context, dc any, t *table, query string) error
 		} else if err != nil {
 			return err
 		}
-		if ck.data, err = encode(ck.data, row, t.years); err != nil {
+		if ck.data, err = encode(ck.data, row[:t.width], t.years); err != nil {
 			return err
 		}
 		ck.rows++
+		if err := t.note(row); err != nil {
+			return err
+		}
 		for _, i := range t.enums {
 			if n, ok := number(row[i]); ok && n == 0 {
 				ck.enumErrors++
