@@ -15,6 +15,24 @@ load_pid=
 
 say() { printf '\n== %s\n' "$*"; }
 
+# swap_hosts prints vifl.yaml with the "sides:" lines of its two shards exchanged.
+swap_hosts() {
+	awk '/sides:/ { line[++n] = NR; text[n] = $0 } { all[NR] = $0 }
+		END { all[line[1]] = text[2]; all[line[2]] = text[1]; for (i = 1; i <= NR; i++) print all[i] }' "$VIFL_CONFIG"
+}
+
+# connect_help says how to look around with a client that works: MySQL 9's own cannot log in
+# to vtgate, which speaks mysql_native_password.
+connect_help() {
+	cat <<EOF
+a legacy side, as root over its socket or as vifl:
+  .tools/mysql/bin/mysql -h 127.0.0.1 -P PORT -u vifl -p"\$(cat $dir/secrets/legacy)"
+vtgate, by any client that still speaks mysql_native_password (MariaDB's does: apt-get install mariadb-client):
+  mariadb -h 127.0.0.1 -P PORT -u app -p"\$(cat $dir/secrets/app)" legacy_$shard
+the ports are in the table above; vifl itself: export VIFL_CONFIG=$VIFL_CONFIG
+EOF
+}
+
 finish() {
 	status=$?
 	trap - EXIT INT TERM
@@ -25,7 +43,7 @@ finish() {
 	if [ "${KEEP:-0}" = 1 ] && [ "$status" = 0 ]; then
 		say "The fleet stays up (KEEP=1)"
 		"$vifl" dev status --dir "$dir"
-		"$vifl" dev connect --dir "$dir" "$shard" || true
+		connect_help
 		echo "take it down with: bin/vifl dev down --dir $dir"
 		exit 0
 	fi
@@ -68,7 +86,7 @@ say "Rehearsal: freeze, catch up, verify, thaw"
 "$vifl" rehearse "$shard"
 
 say "The wrong shard: the hosts of 0123 and 4567 swapped in vifl.yaml"
-"$vifl" dev swap --dir "$dir" 0123 4567 >"$dir/swapped.yaml"
+swap_hosts >"$dir/swapped.yaml"
 code=0
 "$vifl" --config "$dir/swapped.yaml" cutover "$shard" --confirm "$shard" --one-way || code=$?
 if [ "$code" != 3 ]; then

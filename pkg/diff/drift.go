@@ -14,7 +14,7 @@ import (
 const (
 	// driftRounds is how often keys that differ are read again after both sides have applied
 	// each other's writes. One would do, were no row written while it is read.
-	driftRounds = 3
+	driftRounds = 6
 	// driftReads and driftPause: a row that is written all the time is never read at one
 	// instant on both sides. Read a few times, it shows on one side a value that the other
 	// had as well; a row that drifted does not.
@@ -82,7 +82,10 @@ func Drift(ctx context.Context, a, b Pool, s *schema.Schema, parallel int, o Opt
 type suspect struct {
 	t   *table
 	key keyValue
-	// a and b are the values seen on each side in this round; the zero hash is "no row".
+	// a and b are the values seen on each side so far; the zero hash is "no row". They are
+	// kept over the rounds: a row written every few hundred milliseconds, with a replica
+	// that lags a little, shows value n on the one side and n-1 on the other in every single
+	// round, but what b showed before a settling is what a shows behind it.
 	a, b map[hash]bool
 	// lastA and lastB are what was read last.
 	lastA, lastB *row
@@ -106,7 +109,7 @@ func (s *suspects) collect(_ context.Context, _ *worker, t *table, _ int, l leaf
 				s.beyond++
 				continue
 			}
-			s.list = append(s.list, &suspect{t: t, key: r.key})
+			s.list = append(s.list, &suspect{t: t, key: r.key, a: map[hash]bool{}, b: map[hash]bool{}})
 		}
 	}
 	return nil
@@ -114,9 +117,6 @@ func (s *suspects) collect(_ context.Context, _ *worker, t *table, _ int, l leaf
 
 // recheck reads suspects on both sides and keeps those that no reading explains.
 func (e *engine) recheck(ctx context.Context, list []*suspect) ([]*suspect, error) {
-	for _, s := range list {
-		s.a, s.b = map[hash]bool{}, map[hash]bool{}
-	}
 	var err error
 	for read := 0; read < driftReads && len(list) > 0; read++ {
 		if read > 0 {

@@ -7,6 +7,11 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
+// prepareProbe makes the table that the probe writes to, while there is no hurry.
+func (m *Move) prepareProbe(ctx context.Context) error {
+	return m.landing.ExecuteAsDBA(ctx, "CREATE TABLE IF NOT EXISTS `_vifl`.`probe` (id TINYINT NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB COMMENT='written by vifl cutover through vtgate'")
+}
+
 // probeOnce writes the epoch through vtgate into the landing's _vifl.probe, in a session
 // aimed at its shard (which may use qualified names), reads it back, and then asks in a
 // session with the database name that the application will get.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/stream"
 	"github.com/vifl/vifl/pkg/stream/vreplication"
 	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/engine"
@@ -43,6 +45,7 @@ type switchover struct {
 	thawedAt time.Time
 	frozen   map[string]*legacy.Freeze
 	before   map[string]legacy.Flags
+	periods  map[string]int // replica_checkpoint_period as it was found, where it was changed
 	started  map[string]time.Time // when each server's process began, by its uptime
 	ends     map[string]position.FilePos
 	final    position.FilePos
@@ -56,19 +59,26 @@ const newestKeys = 100
 
 // newSwitchover connects, lists the refusals, and waits until the freeze can be short.
 func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engine.Verb, o CutoverOptions) (*switchover, error) {
-	s := &switchover{m: m, lease: lease, verb: verb, opts: o, frozen: map[string]*legacy.Freeze{}, before: map[string]legacy.Flags{}, started: map[string]time.Time{}, ends: map[string]position.FilePos{}}
+	s := &switchover{m: m, lease: lease, verb: verb, opts: o, frozen: map[string]*legacy.Freeze{}, before: map[string]legacy.Flags{}, periods: map[string]int{}, started: map[string]time.Time{}, ends: map[string]position.FilePos{}}
 	doc := lease.Doc()
+	var err error
+	// Before the refusals: they would refuse a stream that a killed command left standing.
+	s.stream = m.stream(&doc)
+	if err := m.running(ctx, &doc, s.stream); err != nil {
+		return nil, err
+	}
 	if err := s.refusals(ctx); err != nil {
 		return nil, err
 	}
-	var err error
 	if s.a, s.b, err = m.pair(ctx); err != nil {
 		return nil, err
 	}
 	if s.schema, err = schema.Read(ctx, s.a.DB(), m.shard.Database); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.a.Name(), err)
 	}
-	s.stream = m.stream(&doc)
+	if err := s.sameServerStreamed(ctx); err != nil {
+		return nil, err
+	}
 	if s.primary, err = m.landing.Primary(ctx); err != nil {
 		return nil, err
 	}
@@ -79,11 +89,15 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 	if s.target, err = m.landing.Connect(ctx, s.primary, acc, m.shard.Database); err != nil {
 		return nil, err
 	}
-	if s.reader, err = m.inspect(ctx, lease); err != nil {
-		_ = s.target.Close()
+	if err := m.prepareProbe(ctx); err != nil {
+		s.close()
 		return nil, err
 	}
-	if err := m.running(ctx, &doc, s.stream); err != nil {
+	if s.reader, err = m.inspect(ctx, lease); err != nil {
+		s.close()
+		return nil, err
+	}
+	if err := s.reportOften(ctx); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -94,7 +108,48 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 	return s, nil
 }
 
+// checkpointMillis is how often both appliers report how far they are while a freeze may
+// wait for them. With MySQL's 300 ms every writer would wait that much longer, twice.
+const checkpointMillis = 10
+
+// reportOften sets that period on both sides, for the time of this attempt; close puts it
+// back, and so does whoever takes the noted writes back after a crash.
+func (s *switchover) reportOften(ctx context.Context) error {
+	const name = "replica_checkpoint_period"
+	for _, side := range s.sides() {
+		vars, err := side.Variables(ctx)
+		if err != nil {
+			return err
+		}
+		found, err := strconv.Atoi(vars[name])
+		if err != nil {
+			return fmt.Errorf("%s: %s is %q, expected milliseconds", side.Name(), name, vars[name])
+		}
+		if found <= checkpointMillis {
+			continue
+		}
+		w := state.LegacyWrite{Server: side.Name(), What: fmt.Sprintf("SET GLOBAL %s = %d", name, checkpointMillis), Undo: fmt.Sprintf("SET GLOBAL %s = %d", name, found)}
+		if err := wrote(ctx, s.lease, w); err != nil {
+			return err
+		}
+		if _, err := side.SetCheckpointPeriod(ctx, checkpointMillis); err != nil {
+			return err
+		}
+		s.periods[side.Side()] = found
+	}
+	return nil
+}
+
 func (s *switchover) close() {
+	for _, side := range s.sides() {
+		if found, changed := s.periods[side.Side()]; changed {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			if _, err := side.SetCheckpointPeriod(ctx, found); err != nil {
+				s.m.reporter.Note("%v: set it back to %d", err, found)
+			}
+			cancel()
+		}
+	}
 	if s.reader != nil {
 		s.reader.close()
 	}
@@ -124,6 +179,19 @@ func (s *switchover) refusals(ctx context.Context) error {
 		return &Refused{Verb: s.verb, Shard: s.m.show, Findings: refused}
 	}
 	return nil
+}
+
+// sameServerStreamed proves again that the tablets' connection leads to side a: the primary
+// may be another tablet than the one that the stream was made on, with a file of its own.
+func (s *switchover) sameServerStreamed(ctx context.Context) error {
+	err := s.stream.Verify(ctx)
+	if !errors.Is(err, stream.ErrWrongServer) {
+		return err
+	}
+	return &Refused{Verb: s.verb, Shard: s.m.show, Findings: []guard.Finding{{
+		ID: "R09", Name: "stream is not the certified one", Level: guard.Refuse, Server: "landing " + s.m.keyspace,
+		Found: err.Error(), Expected: "a connection to " + s.a.Target().String(), Remedy: "check the external connections in the tablets' --tablet-config",
+	}}}
 }
 
 // settle waits until no long statement runs on either side (a freeze that waits makes every

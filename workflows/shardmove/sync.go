@@ -8,6 +8,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/cert"
 	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/pkg/stream"
@@ -229,8 +230,12 @@ func (m *Move) waitStream(ctx context.Context, s *vreplication.Stream, upTo posi
 			}
 			return nil
 		}
+		// A CREATE USER and its like on the legacy stop VReplication; they mean nothing to
+		// the shard's tables, and resuming goes on behind them. It refuses where it must not.
 		if st.State == stream.Stopped {
-			return fmt.Errorf("shard %s: the stream stopped at %s, before %s: %s: vifl sync start %s", m.show, st.Position, upTo, st.Message, m.id)
+			if err := s.Resume(ctx); err != nil {
+				return fmt.Errorf("shard %s: %w", m.show, err)
+			}
 		}
 		behind, err := a.BytesBehind(ctx, st.Position)
 		if err != nil {
@@ -298,11 +303,16 @@ func (i *inspection) wait(ctx context.Context, upTo position.FilePos) error {
 	}); uerr != nil {
 		return uerr
 	}
-	if len(taints) > 0 {
-		t := taints[0]
-		return fmt.Errorf("shard %s: the legacy's binlog has %d event(s) that the vreplication stream loses, first at %s: %s (%s): this landing can never be trusted: vifl abort %s and seed again, after the cause is gone", i.m.show, len(taints), t.Position, t.Kind, t.Detail, i.m.id)
+	if len(taints) == 0 {
+		return nil
 	}
-	return nil
+	t := taints[0]
+	return &Refused{Verb: engine.Verb(i.lease.Doc().Step.Verb), Shard: i.m.show, Findings: []guard.Finding{{
+		ID: "R10", Name: "stream lost events", Level: guard.Refuse, Server: i.m.shard.Number.String() + " side " + streamSide,
+		Found:    fmt.Sprintf("%d event(s) in the binlog that the vreplication stream loses, first at %s: %s (%s)", len(taints), t.Position, t.Kind, t.Detail),
+		Expected: "none",
+		Remedy:   fmt.Sprintf("this landing can never be trusted: end the cause, vifl abort %s, and seed again", i.m.id),
+	}}}
 }
 
 func (i *inspection) close() {
