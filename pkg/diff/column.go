@@ -71,6 +71,7 @@ func canonical(c *schema.Column, k class, wide bool) (head []string, tail string
 		}
 		return "IF(" + name + " IS NULL," + marker + "," + expr + ")"
 	}
+	length := "LENGTH(" + name + ")"
 	switch k {
 	case plain, real, number:
 		expr := exactText(c, k)
@@ -86,11 +87,17 @@ func canonical(c *schema.Column, k class, wide bool) (head []string, tail string
 			kind = "CONCAT(" + kind + ",JSON_STORAGE_SIZE(JSON_ARRAY(" + name + ")))"
 		}
 		head = append(head, null("_binary'N'", kind))
+		// The text of a document larger than max_allowed_packet is an empty string (MySQL 9.7),
+		// equal to any other such text; no document's text is empty.
+		length = "NULLIF(" + length + ",0)"
+		if wide {
+			head = append(head, null("_binary'N'", length))
+		}
 	}
 	if wide {
 		return append(head, null("_binary'N'", "SHA2("+name+",256)")), ""
 	}
-	return append(head, null("_binary'N'", "LENGTH("+name+")")), null("_binary''", "CAST("+name+" AS BINARY)")
+	return append(head, null("_binary'N'", length)), null("_binary''", "CAST("+name+" AS BINARY)")
 }
 
 // concat joins canonical parts to one binary string.

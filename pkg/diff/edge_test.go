@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vifl/vifl/pkg/mysqld"
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
 )
 
@@ -226,23 +227,36 @@ func testKilled(t *testing.T, s servers) {
 	}
 }
 
-// testPacket: values that together are larger than max_allowed_packet make CONCAT NULL.
+// testPacket: values that together are larger than max_allowed_packet make CONCAT NULL, and
+// the text of a document that is larger becomes an empty string.
 func testPacket(t *testing.T, s servers) {
 	s.fresh(t, "packet")
+	s.fresh(t, "document")
 	s.both(t, "packet", "CREATE TABLE t (id INT PRIMARY KEY, a LONGBLOB, b LONGTEXT, j JSON)",
-		"INSERT INTO t VALUES (1, REPEAT('a', 900000), REPEAT('é', 400000), NULL), (2, REPEAT('b', 1500000), NULL, '{}'), (3, NULL, NULL, JSON_OBJECT('k', REPEAT('v', 1500000))), (4, 'a', 'b', '1'), (5, REPEAT('b', 1500000), 'x', NULL)")
-	script(t, s.b, "packet", []string{"UPDATE t SET a = CONCAT(LEFT(a, 899999), 'b') WHERE id = 1", "UPDATE t SET j = JSON_OBJECT('k', CONCAT(REPEAT('v', 1499999), 'w')) WHERE id = 3", "UPDATE t SET b = 'y' WHERE id = 5"})
-	db := mysqldtest.Open(t, s.b)
-	if _, err := db.Exec("SET GLOBAL max_allowed_packet = 1048576"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if _, err := db.Exec("SET GLOBAL max_allowed_packet = 67108864"); err != nil {
-			t.Error(err)
+		"INSERT INTO t VALUES (1, REPEAT('a', 900000), REPEAT('é', 400000), NULL), (2, REPEAT('b', 1500000), NULL, '{}'), (3, REPEAT('b', 900000), '', JSON_OBJECT('k', REPEAT('v', 900000))), (4, 'a', 'b', '1'), (5, REPEAT('b', 1500000), 'x', NULL)")
+	script(t, s.b, "packet", []string{"UPDATE t SET a = CONCAT(LEFT(a, 899999), 'b') WHERE id = 1", "UPDATE t SET j = JSON_OBJECT('k', CONCAT(REPEAT('v', 899999), 'w')) WHERE id = 3", "UPDATE t SET b = 'y' WHERE id = 5"})
+	s.both(t, "document", "CREATE TABLE t (id INT PRIMARY KEY, j JSON)", "INSERT INTO t VALUES (1, JSON_OBJECT('k', REPEAT('v', 1500000))), (2, '1')")
+	// First the target alone, then both: what cannot be hashed on both sides is not equal.
+	for _, srv := range []*mysqld.Server{s.b, s.a} {
+		db := mysqldtest.Open(t, srv)
+		if _, err := db.Exec("SET GLOBAL max_allowed_packet = 1048576"); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	for _, n := range []int{1, 2, 10, 0} {
-		want(t, s.compare(t, "packet", chunked(n)).Targets[0], "t 1 changed", "t 3 changed", "t 5 changed")
+		defer func() {
+			if _, err := db.Exec("SET GLOBAL max_allowed_packet = 67108864"); err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, n := range []int{1, 2, 10, 0} {
+			want(t, s.compare(t, "packet", chunked(n)).Targets[0], "t 1 changed", "t 3 changed", "t 5 changed")
+			a, b := snapshot(t, s.a, "document", 1), snapshot(t, s.b, "document", 1)
+			_, err := Compare(context.Background(), a, []Side{b}, readSchema(t, a.Conns[0], "document"), chunked(n), nil)
+			if err == nil || !strings.Contains(err.Error(), "max_allowed_packet") {
+				t.Errorf("a document larger than the packet, chunks of %d: %v", n, err)
+			}
+			closeSide(a)
+			closeSide(b)
+		}
 	}
 }
 
@@ -314,11 +328,11 @@ func testTargets(t *testing.T, s servers) {
 
 func testManyDifferences(t *testing.T, s servers) {
 	s.fresh(t, "lots")
-	s.both(t, "lots", "SET SESSION cte_max_recursion_depth = 100000", "CREATE TABLE t (id INT PRIMARY KEY, v INT)", fmt.Sprintf(numbers, "t", 30000, "i, i"))
+	s.both(t, "lots", "SET SESSION cte_max_recursion_depth = 100000", "CREATE TABLE t (id INT PRIMARY KEY, v INT)", fmt.Sprintf(numbers, "t", 12000, "i, i"))
 	script(t, s.b, "lots", []string{"UPDATE t SET v = v + 1"})
 	r := s.compare(t, "lots", Options{MaxListed: 50})
 	got := r.Targets[0]
-	if got.Differing != 30000 || len(got.Differences) != 50 || !got.Truncated() {
+	if got.Differing != 12000 || len(got.Differences) != 50 || !got.Truncated() {
 		t.Errorf("%d differ, %d listed, truncated: %t", got.Differing, len(got.Differences), got.Truncated())
 	}
 	if !strings.HasSuffix(r.First(), "changed in v") {

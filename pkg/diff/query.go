@@ -47,7 +47,7 @@ func (s *Side) readers(ctx context.Context, n int) ([]*reader, error) {
 }
 
 // errTooLarge: some row could not be hashed in this form.
-var errTooLarge = errors.New("a row's hash could not be computed: a value does not fit into max_allowed_packet there")
+var errTooLarge = errors.New("a row's hash could not be computed: a value is larger than max_allowed_packet there, or nested too deep: raise the setting")
 
 // tooLarge tells the errors that the wide form of a row's hash may not have: operands of
 // BIT_XOR that differ in length (a NULL hash), results too large for the packet, JSON that
@@ -85,6 +85,9 @@ type row struct {
 }
 
 func (r *reader) fail(t *table, doing string, err error) error {
+	if tooLarge(err) && !errors.Is(err, errTooLarge) {
+		err = fmt.Errorf("%w (%w)", errTooLarge, err)
+	}
 	return fmt.Errorf("%s: table %q: %s: %w", r.side, t.Name, doing, err)
 }
 
@@ -211,6 +214,10 @@ func (r *reader) bound(ctx context.Context, t *table, lo, hi keyValue, n int) (k
 		}
 		return nil
 	})
+	if err == nil && out != nil && lo != nil && out.id() == lo.id() {
+		// The literal of a key did not come back as that key: going on would never end.
+		err = fmt.Errorf("the server takes the key %q for one behind itself", lo)
+	}
 	if err != nil {
 		return nil, r.fail(t, "find the end of a chunk", err)
 	}
