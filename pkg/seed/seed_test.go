@@ -133,6 +133,9 @@ func TestCopySeedIsRestoredWithItsRecord(t *testing.T) {
 	if n := count(t, restored, "SELECT COUNT(*) FROM slack.messages WHERE f=16777216 AND team_id=2"); n != 1 {
 		t.Errorf("a FLOAT did not survive")
 	}
+	if n := count(t, restored, "SELECT n_rows FROM mysql.innodb_table_stats WHERE database_name='slack' AND table_name='messages'"); n < rows/2 {
+		t.Errorf("the statistics say %d rows, expected about %d", n, rows)
+	}
 	rec, err := ReadRecord(context.Background(), restored)
 	if err != nil {
 		t.Fatal(err)

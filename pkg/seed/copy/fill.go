@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"sort"
 	"strings"
 	"sync"
@@ -28,7 +29,9 @@ type Source struct {
 
 // Options bound the work. The zero value is the fast one.
 type Options struct {
-	// Loaders is the number of connections that write; default one more than snapshots.
+	// Loaders is the number of connections that write. Default: as many as there are
+	// processors here, where the target usually is, but at least two and at most one more
+	// than snapshots: beyond that they only wait for each other.
 	Loaders int
 	// ChunkRows and ChunkBytes end a LOAD DATA statement, whichever comes first. Default:
 	// no bound on rows, 4 MiB.
@@ -73,7 +76,7 @@ const (
 
 func (o Options) withDefaults(snapshots int) Options {
 	if o.Loaders <= 0 {
-		o.Loaders = snapshots + 1
+		o.Loaders = max(2, min(runtime.NumCPU(), snapshots+1))
 	}
 	if o.ChunkBytes <= 0 {
 		o.ChunkBytes = defaultChunkBytes
@@ -272,6 +275,11 @@ func (f *fill) finish(ctx context.Context, conn *sql.Conn, t *table) error {
 		if _, err := conn.ExecContext(ctx, t.addIndexes); err != nil {
 			return f.failed(fmt.Sprintf("table %q: build its indexes", t.Name), err)
 		}
+	}
+	// The server that restores this plans by what it finds here, and a scratch server does
+	// not keep its statistics up to date.
+	if _, err := conn.ExecContext(ctx, "ANALYZE NO_WRITE_TO_BINLOG TABLE "+schema.Quote(t.Name)); err != nil {
+		return f.failed(fmt.Sprintf("table %q: statistics", t.Name), err)
 	}
 	f.done.Add(1)
 	return nil

@@ -60,13 +60,13 @@ func TestFullTablespaceIsOneClearError(t *testing.T) {
 	}
 }
 
-// The error value of an ENUM (number 0) is not the member '', and makes a warning that is
+// The error value of an ENUM (number 0) is not the member ”, and makes a warning that is
 // meant; any other warning would stop the fill.
 func TestEnumErrorValueAndEmptyMember(t *testing.T) {
 	source, target := mysqldtest.Start(t, mysqldtest.Options{Name: "source"}), mysqldtest.Start(t, mysqldtest.Options{Name: "target"})
 	src, tgt := mysqldtest.Open(t, source), mysqldtest.Open(t, target)
 	run(t, src, "CREATE DATABASE x", "USE x", "SET sql_mode=''",
-		"CREATE TABLE e (id INT PRIMARY KEY, a ENUM('x','','2') CHARACTER SET utf16, b SET('p','q,','r') NOT NULL)",
+		"CREATE TABLE e (id INT PRIMARY KEY, a ENUM('x','','2') CHARACTER SET utf16, b SET('p','q','r') NOT NULL)",
 		"INSERT INTO e VALUES (1,'x','p'),(2,'',''),(3,'bogus','r'),(4,0,'p,r'),(5,NULL,''),(6,'2','p'),(7,3,'p')")
 	ctx := context.Background()
 	res, err := copy.Fill(ctx, copy.Source{Name: "source", Database: "x", Snapshots: snapshots(t, src, 1)}, target.Target("target"), copy.Options{Scratch: true})
