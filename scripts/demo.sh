@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 shard=${SHARD:-0123}
-writers=${WRITERS:-16}
-rate=${RATE:-300}
+writers=${WRITERS:-12}
+rate=${RATE:-150}
 mkdir -p .tmp
 dir=$(mktemp -d "$PWD/.tmp/demo.XXXXXX")
 vifl=$PWD/bin/vifl

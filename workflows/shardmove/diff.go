@@ -315,18 +315,7 @@ func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Sc
 	settle := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
 		defer cancel()
-		fromA, err := a.Beat(ctx)
-		if err != nil {
-			return err
-		}
-		fromB, err := b.Beat(ctx)
-		if err != nil {
-			return err
-		}
-		if err := legacy.WaitApplied(ctx, b, a, fromA); err != nil {
-			return err
-		}
-		return legacy.WaitApplied(ctx, a, b, fromB)
+		return m.levelled(ctx, a, b)
 	}
 	report, err := diff.Drift(ctx,
 		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
@@ -336,6 +325,22 @@ func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Sc
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}
 	return report, nil
+}
+
+// levelled returns when each side has applied what the other had written when it was called.
+func (m *Move) levelled(ctx context.Context, a, b *legacy.Server) error {
+	fromA, err := a.Beat(ctx)
+	if err != nil {
+		return err
+	}
+	fromB, err := b.Beat(ctx)
+	if err != nil {
+		return err
+	}
+	if err := legacy.WaitApplied(ctx, b, a, fromA); err != nil {
+		return err
+	}
+	return legacy.WaitApplied(ctx, a, b, fromB)
 }
 
 func (m *Move) showDiff(p diff.Progress) {

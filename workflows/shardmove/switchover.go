@@ -45,7 +45,7 @@ type switchover struct {
 	thawedAt time.Time
 	frozen   map[string]*legacy.Freeze
 	before   map[string]legacy.Flags
-	periods  map[string]int // replica_checkpoint_period as it was found, where it was changed
+	periods  map[string]int       // replica_checkpoint_period as it was found, where it was changed
 	started  map[string]time.Time // when each server's process began, by its uptime
 	ends     map[string]position.FilePos
 	final    position.FilePos
@@ -194,8 +194,13 @@ func (s *switchover) sameServerStreamed(ctx context.Context) error {
 	}}}
 }
 
-// settle waits until no long statement runs on either side (a freeze that waits makes every
-// writer wait), and until the stream and the reader beside it are close to the end.
+// inStep is how quickly each side must apply the other's newest write for a freeze to begin:
+// inside it every writer waits for exactly that.
+const inStep = 250 * time.Millisecond
+
+// settle waits until a freeze can be short: the stream and the reader beside it are close to
+// the end, the sides apply each other's writes at once, and no long statement runs on either
+// (a freeze that waits makes every writer wait).
 func (s *switchover) settle(ctx context.Context) error {
 	limit := s.m.cfg.Limits.CatchUpTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -211,23 +216,41 @@ func (s *switchover) settle(ctx context.Context) error {
 		return err
 	}
 	for {
-		var running []legacy.Statement
-		for _, side := range s.sides() {
-			list, err := side.LongStatements(ctx, time.Second)
-			if err != nil {
-				return err
-			}
-			running = append(running, list...)
+		why, err := s.unsettled(ctx)
+		if err != nil {
+			return err
 		}
-		if len(running) == 0 {
+		if why == "" {
 			return nil
 		}
+		s.m.reporter.Progress(Progress{What: "waiting for a good moment", Detail: why})
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: waited %s for long statements on the legacy to end, %d still run: %s: end them, or come back later", s.m.show, limit, len(running), running[0])
+			return fmt.Errorf("shard %s: waited %s (catch_up_timeout) for a good moment to freeze: %s: come back when there is less traffic", s.m.show, limit, why)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// unsettled says why a freeze would be long now, empty when it would not.
+func (s *switchover) unsettled(ctx context.Context) (string, error) {
+	for _, side := range s.sides() {
+		running, err := side.LongStatements(ctx, time.Second)
+		if err != nil {
+			return "", err
+		}
+		if len(running) > 0 {
+			return fmt.Sprintf("%d long statement(s) on %s: %s", len(running), side.Name(), running[0]), nil
+		}
+	}
+	start := time.Now()
+	if err := s.m.levelled(ctx, s.a, s.b); err != nil {
+		return "", err
+	}
+	if took := time.Since(start); took > inStep {
+		return fmt.Sprintf("the sides took %d ms to apply each other's newest write, expected at most %d", took.Milliseconds(), inStep.Milliseconds()), nil
+	}
+	return "", nil
 }
 
 // bounded gives a step inside the freeze no more time than the maximal pause leaves.
