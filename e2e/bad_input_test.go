@@ -107,7 +107,6 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]struct{ set, reset, id string }{
-		"STATEMENT format":       {"SET GLOBAL binlog_format = STATEMENT", "SET GLOBAL binlog_format = ROW", "P15"},
 		"a minimal row image":    {"SET GLOBAL binlog_row_image = MINIMAL", "SET GLOBAL binlog_row_image = FULL", "P16"},
 		"compressed transaction": {"SET GLOBAL binlog_transaction_compression = ON", "SET GLOBAL binlog_transaction_compression = OFF", "P18"},
 		"GTIDs":                  {"SET GLOBAL gtid_mode = OFF_PERMISSIVE", "SET GLOBAL gtid_mode = OFF", "P20"},

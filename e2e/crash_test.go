@@ -22,7 +22,7 @@ func killedAt(t *testing.T, step string, args ...string) {
 func TestKilledInEachStep(t *testing.T) {
 	const shard = shardid.ID(4567)
 	a, b := side(t, shard, "a"), side(t, shard, "b")
-	w := startLoad(t, shard)
+	w := startLoad(t, shard, 30)
 
 	must(t, "preflight", "4567")
 	for _, step := range []string{"seed/legacy prepared", "seed/backup made", "seed/tablets started"} {

@@ -57,10 +57,11 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	stderr, err := cmd.StderrPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return 1, err
 	}
+	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return 1, err
 	}
@@ -68,7 +69,7 @@ func run(m *testing.M) (code int, err error) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		lines := bufio.NewScanner(stderr)
+		lines := bufio.NewScanner(stdout)
 		seen := false
 		for lines.Scan() {
 			fmt.Fprintln(os.Stderr, "fleet:", lines.Text())

@@ -1,69 +1,59 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vifl/vifl/pkg/child"
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/shardid"
 )
 
 // writers is the old application at work.
 type writers struct {
-	cmd    *exec.Cmd
-	ledger string
-	report *strings.Builder
+	process *child.Process
+	ledger  string
+	report  *bytes.Buffer
 }
 
-func startLoad(t *testing.T, shard shardid.ID) *writers {
+// startLoad writes to a shard at a rate, in operations a second, that leaves a machine of two
+// cores room for what is tested.
+func startLoad(t *testing.T, shard shardid.ID, rate int) *writers {
 	t.Helper()
-	w := &writers{ledger: filepath.Join(t.TempDir(), "ledger"), report: &strings.Builder{}}
-	w.cmd = exec.Command(fleet.vifl, "--config", fleet.cfg.Path(), "dev", "load", "--shards", shard.String(), "--writers", "12", "--rate", "200", "--ledger", w.ledger)
-	w.cmd.Stdout, w.cmd.Stderr = w.report, w.report
-	if err := w.cmd.Start(); err != nil {
+	w := &writers{ledger: filepath.Join(t.TempDir(), "ledger"), report: &bytes.Buffer{}}
+	cmd := exec.Command(fleet.vifl, "--config", fleet.cfg.Path(), "dev", "load", "--shards", shard.String(), "--writers", "8", "--rate", strconv.Itoa(rate), "--ledger", w.ledger)
+	cmd.Stdout, cmd.Stderr = w.report, w.report
+	var err error
+	if w.process, err = child.Start("load", cmd, ""); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if w.cmd.ProcessState == nil {
-			_ = w.cmd.Process.Kill()
-			_ = w.cmd.Wait()
-		}
-	})
+	t.Cleanup(func() { _ = w.process.Kill() })
 	return w
 }
 
 // stop ends the load and verifies its ledger against all servers.
 func (w *writers) stop(t *testing.T) {
 	t.Helper()
-	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := w.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- w.cmd.Wait() }()
 	select {
-	case err := <-done:
-		if err != nil {
+	case <-w.process.Exited():
+		if err := w.process.ExitError(); err != nil {
 			t.Fatalf("the load failed: %v\n%s", err, w.report)
 		}
 	case <-time.After(time.Minute):
-		t.Fatalf("the load does not end\n%s", w.report)
+		t.Fatal("the load does not end")
 	}
 	t.Logf("load:\n%s", w.report)
 	must(t, "dev", "load", "verify", "--ledger", w.ledger)
-}
-
-// prepare brings a shard from nothing to validated.
-func prepare(t *testing.T, shard string, method string) {
-	t.Helper()
-	must(t, "preflight", shard)
-	must(t, "seed", shard, "--method", method)
-	must(t, "sync", "start", shard)
-	must(t, "diff", shard)
 }
 
 // TestMoveUnderLoad moves shard 0123 from its preflight to its completion while the old
@@ -71,7 +61,7 @@ func prepare(t *testing.T, shard string, method string) {
 func TestMoveUnderLoad(t *testing.T) {
 	const shard = shardid.ID(123)
 	a, b := side(t, shard, "a"), side(t, shard, "b")
-	w := startLoad(t, shard)
+	w := startLoad(t, shard, 100)
 	time.Sleep(time.Second)
 
 	must(t, "preflight", "0123")
