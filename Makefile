@@ -14,6 +14,7 @@ lint:
 	@scripts/lint.sh
 
 unit: setup
+	@scripts/setup_test.sh
 	@scripts/test.sh ./cmd/... ./pkg/... ./workflows/... ./vindexes/...
 
 e2e: setup

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
-# Benchmarks as ratios, each with its rival or floor in the same run. BENCH_SCALE=small runs
-# them on little data, to see that they work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 printf 'machine: %s, %s cores, %s; %s; vitess %s; mysqld %s\n' \
 	"$(uname -m)" "$(nproc)" "$(awk '/MemTotal/ {printf "%.0f GB", $2 / 1e6}' /proc/meminfo)" "$(go version | cut -d' ' -f3)" \
 	"$(go list -m -f '{{.Version}}' vitess.io/vitess)" "$(.tools/mysql/bin/mysqld --version | sed 's/.*Ver //')"
-go test -run '^$' -bench . -benchtime 1x -timeout 60m ./pkg/seed ./pkg/diff
-go test -count=1 -run '^TestBenchLanding$' -v -timeout 120m ./e2e -args -bench
+go test -run '^$' -bench . -benchtime 1x -timeout 60m ./pkg/seed ./pkg/diff ./pkg/legacy

@@ -7,11 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vifl/vifl/pkg/child"
@@ -282,15 +285,39 @@ func (s *Server) Target(name string) mysqlconn.Target {
 	return mysqlconn.Target{Name: name, Socket: s.socket, Account: mysqlconn.Account{User: "root"}}
 }
 
-// FreePort is a TCP port on 127.0.0.1 that nobody listened on just now. Somebody may take
-// it before it is used: whoever asks must be ready to ask again.
+// firstPort and ports are where FreePort looks: below the range from which Linux takes the
+// ports of outgoing connections (32768 and up by default). A port from that range, free
+// now, is any client's a moment later: a tablet whose mysqld starts after its restore found
+// its port gone.
+const (
+	firstPort = 12000
+	ports     = 20000
+)
+
+// nextPort makes FreePort give no port twice in one process: several servers are being
+// started at once, and one that has been given a port binds it only seconds later. It starts
+// anywhere, so that two processes do not meet.
+var nextPort = func() *atomic.Uint32 {
+	n := &atomic.Uint32{}
+	n.Store(mathrand.Uint32N(ports))
+	return n
+}()
+
+// FreePort is a TCP port on 127.0.0.1 that nobody listened on just now, and that this
+// process was not given before. Another process may take it before it is used: whoever
+// asks must be ready to ask again.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("free port: %w", err)
+	var last error
+	for range 200 {
+		port := firstPort + int(nextPort.Add(1)%ports)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			last = err
+			continue
+		}
+		return port, l.Close()
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("free port: none of 200 tried between %d and %d: %w", firstPort, firstPort+ports, last)
 }
 
 // portTaken looks in what the log has got since start for MySQL's message that it could
