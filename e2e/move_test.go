@@ -18,6 +18,7 @@ import (
 
 // writers is the old application at work.
 type writers struct {
+	cmd     *exec.Cmd
 	process *child.Process
 	ledger  string
 	report  *bytes.Buffer
@@ -28,10 +29,10 @@ type writers struct {
 func startLoad(t *testing.T, shard shardid.ID, rate int) *writers {
 	t.Helper()
 	w := &writers{ledger: filepath.Join(t.TempDir(), "ledger"), report: &bytes.Buffer{}}
-	cmd := exec.Command(fleet.vifl, "--config", fleet.cfg.Path(), "dev", "load", "--shards", shard.String(), "--writers", "8", "--rate", strconv.Itoa(rate), "--ledger", w.ledger)
-	cmd.Stdout, cmd.Stderr = w.report, w.report
+	w.cmd = exec.Command(fleet.vifl, "--config", fleet.cfg.Path(), "dev", "load", "--shards", shard.String(), "--writers", "8", "--rate", strconv.Itoa(rate), "--ledger", w.ledger)
+	w.cmd.Stdout, w.cmd.Stderr = w.report, w.report
 	var err error
-	if w.process, err = child.Start("load", cmd, ""); err != nil {
+	if w.process, err = child.Start("load", w.cmd, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.process.Kill() })
@@ -46,8 +47,8 @@ func (w *writers) stop(t *testing.T) {
 	}
 	select {
 	case <-w.process.Exited():
-		if err := w.process.ExitError(); err != nil {
-			t.Fatalf("the load failed: %v\n%s", err, w.report)
+		if !w.cmd.ProcessState.Success() {
+			t.Fatalf("the load failed: %v\n%s", w.process.ExitError(), w.report)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the load does not end")

@@ -18,11 +18,14 @@ const (
 	// lockWait bounds waiting for the shard lock. VTOrc's recoveries and planned reparents
 	// hold it for seconds.
 	lockWait = 15 * time.Second
+	// lockTTL is how long the lock outlives a holder that was killed. Vitess' default of 30 s
+	// would keep VTOrc, and whoever clears up, away from a frozen shard for that long.
+	lockTTL = 12 * time.Second
 	// lockBeat is how often a held lock is renewed.
-	lockBeat = 4 * time.Second
-	// lockPatience is how long renewing may fail before the lock counts as lost. The lease
-	// lives 30 s (Vitess' default), so that it is given up before another can have it.
-	lockPatience = 20 * time.Second
+	lockBeat = 3 * time.Second
+	// lockPatience is how long renewing may fail before the lock counts as lost: it is given
+	// up before another can have it.
+	lockPatience = 7 * time.Second
 )
 
 // Lock takes Vitess' shard lock, the one that VTOrc's recoveries and reparents take: while
@@ -65,7 +68,7 @@ func (l *Landing) lock(ctx context.Context, action string) (*heldLock, error) {
 	// Not WithTimeout: the context that comes back must outlive the wait.
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(lockWait, func() { cancel(fmt.Errorf("not to be had within %s", lockWait)) })
-	locked, unlock, err := l.f.ts.LockShard(ctx, l.keyspace, shard, action)
+	locked, unlock, err := l.f.ts.LockShard(ctx, l.keyspace, shard, action, topo.WithTTL(lockTTL))
 	if !timer.Stop() && err == nil {
 		// It was had just as the time was over, with a context that is dead.
 		late := errors.New("too late")
@@ -98,7 +101,7 @@ func (l *Landing) lock(ctx context.Context, action string) (*heldLock, error) {
 
 // keepLock renews the lock until ctx ends. Vitess itself does not: it ties the lease's
 // keep-alive to a context that ends when the lock has been had, so that a lock held for
-// longer than the lease (30 s) silently goes to the next in line.
+// longer than the lease silently goes to the next in line.
 func (l *Landing) keepLock(ctx context.Context, lost context.CancelCauseFunc) {
 	renewed := time.Now()
 	tick := time.NewTicker(lockBeat)

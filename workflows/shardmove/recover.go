@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vifl/vifl/pkg/legacy"
@@ -51,22 +52,31 @@ func (m *Move) recoverAttempt(ctx context.Context, lease *state.Lease, verb engi
 	return m.goBack(ctx, lease, a, b, at)
 }
 
-// lockAgain waits for the shard lock of a killed owner to expire (30 s by Vitess' default).
-func (m *Move) lockAgain(ctx context.Context, action string) (context.Context, func(*error), error) {
-	var last error
-	for attempt := range 3 {
-		if attempt > 0 {
-			m.reporter.Note("the landing's shard lock is still that of the former owner, waiting for it to expire")
+// lockAction is how a shard lock of ours names its purpose.
+func (m *Move) lockAction(verb engine.Verb) string {
+	return fmt.Sprintf("vifl %s %s by %s", verb, m.id, state.Whoami())
+}
+
+// waitFormerLock waits for the shard lock of a killed vifl to expire. We hold the shard's
+// lease, so a lock that vifl took for this shard has no owner any more that may act; any
+// other lock is left to the refusals.
+func (m *Move) waitFormerLock(ctx context.Context) error {
+	const limit = 40 * time.Second
+	for start := time.Now(); ; {
+		holder, err := m.landing.LockHolder(ctx)
+		if err != nil {
+			return err
 		}
-		lctx, unlock, err := m.landing.Lock(ctx, action)
-		if err == nil {
-			return lctx, unlock, nil
+		if !strings.Contains(holder, "vifl ") || !strings.Contains(holder, " "+m.id.String()+" by ") || time.Since(start) > limit {
+			return nil
 		}
-		if last = err; ctx.Err() != nil {
-			break
+		m.reporter.Progress(Progress{What: "waiting for the shard lock of a killed vifl to expire", Detail: holder})
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(500 * time.Millisecond):
 		}
 	}
-	return nil, nil, last
 }
 
 // goBack fences the landing, thaws both sides to the flags they had, and lets the stream go
@@ -85,7 +95,10 @@ func (m *Move) goBack(ctx context.Context, lease *state.Lease, a, b *legacy.Serv
 		return fmt.Errorf("shard %s: an attempt is noted as not yet switched, but mains sends the application to %s: a person must decide; nothing was changed", m.show, served)
 	}
 	if at.FenceOpen {
-		lctx, unlock, err := m.lockAgain(ctx, "vifl undo of "+at.Verb+" "+m.id.String())
+		if err := m.waitFormerLock(ctx); err != nil {
+			return err
+		}
+		lctx, unlock, err := m.landing.Lock(ctx, m.lockAction("undo"))
 		if err != nil {
 			return err
 		}
@@ -162,7 +175,10 @@ func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.S
 	if order != 0 {
 		m.reporter.Note("%s is at %s, behind the final position %s: somebody wrote there after the switch; look at these events", a.Name(), end, at.Final)
 	}
-	lctx, unlock, err := m.lockAgain(ctx, "vifl cutover "+m.id.String()+" (going on)")
+	if err := m.waitFormerLock(ctx); err != nil {
+		return err
+	}
+	lctx, unlock, err := m.landing.Lock(ctx, m.lockAction(engine.Cutover))
 	if err != nil {
 		return err
 	}

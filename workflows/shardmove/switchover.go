@@ -67,6 +67,9 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 	if err := m.running(ctx, &doc, s.stream); err != nil {
 		return nil, err
 	}
+	if err := m.waitFormerLock(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.refusals(ctx); err != nil {
 		return nil, err
 	}
@@ -310,7 +313,7 @@ func (s *switchover) freezeSteps() []engine.Step {
 		{
 			Name: "take the landing's shard lock",
 			Do: func(ctx context.Context) (note string, err error) {
-				s.lockCtx, s.unlock, err = s.m.landing.Lock(ctx, fmt.Sprintf("vifl %s %s by %s", s.verb, s.m.id, state.Whoami()))
+				s.lockCtx, s.unlock, err = s.m.landing.Lock(ctx, s.m.lockAction(s.verb))
 				return "", err
 			},
 			Undo: func(context.Context) error {
