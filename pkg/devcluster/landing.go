@@ -227,7 +227,10 @@ func (c *cluster) waitTablet(ctx context.Context, t *tablet) error {
 			}
 			return false, fmt.Errorf("%s: %w", t.name(), err)
 		}
-		return info.Type == topodatapb.TabletType_REPLICA || info.Type == topodatapb.TabletType_PRIMARY, nil
+		// Its record gets the port of its mysqld a little later: until then nobody can
+		// connect to it.
+		up := info.Type == topodatapb.TabletType_REPLICA || info.Type == topodatapb.TabletType_PRIMARY
+		return up && info.MysqlPort > 0, nil
 	})
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w%s", err, c.tail(t.name()))

@@ -101,6 +101,11 @@ func (l *Landing) ask(ctx context.Context, r *topodatapb.Tablet) Tablet {
 		t.Problem = oneLine{err}.Error()
 		return t
 	}
+	// A tablet that has just restored answers before its record has the port of its mysqld.
+	if t.MySQLPort == 0 {
+		t.Problem = "the port of its mysqld is not known yet"
+		return t
+	}
 	t.ServerUUID, t.Version, t.ReadOnly, t.SuperReadOnly = st.ServerUuid, st.Version, st.ReadOnly, st.SuperReadOnly
 	if rs := st.ReplicationStatus; rs != nil {
 		const running = int32(replication.ReplicationStateRunning)

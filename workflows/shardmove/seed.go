@@ -164,8 +164,7 @@ func (m *Move) raiseTablets(ctx context.Context, want *state.Seed) error {
 		ready := 0
 		missing = ""
 		for _, t := range tablets {
-			// A tablet that has just restored learns the port of its mysqld a little later.
-			if t.Problem == "" && t.MySQLPort > 0 && (t.Type == "REPLICA" || t.Type == "PRIMARY") {
+			if t.Problem == "" && (t.Type == "REPLICA" || t.Type == "PRIMARY") {
 				ready++
 			} else {
 				missing += fmt.Sprintf("; %s is %s %s", t.Alias, t.Type, t.Problem)
