@@ -133,6 +133,8 @@ func Connect(ctx context.Context, t Target, opts ...Option) (*sql.DB, error) {
 func Explain(t Target, err error) error {
 	var ne net.Error
 	switch {
+	case IsAccessDenied(err) && !numbered(err, 1045, 1698):
+		return fmt.Errorf("%s: the account %q lacks a privilege: %w: see docs/accounts.md", t, t.User, err)
 	case IsAccessDenied(err):
 		return fmt.Errorf("%s: the server turned the account %q away: %w: check its name, password and host part", t, t.User, err)
 	case IsUnknownDatabase(err):
