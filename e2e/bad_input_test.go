@@ -120,7 +120,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	t.Run("a tablet that does not come up", func(t *testing.T) {
-		cfg := changedConfig(t, `- "provision"`, `- "status"`, "shards:\n", "limits: {tablet_timeout: 3s}\nshards:\n")
+		cfg := changedConfig(t, `- "provision"`, `- "status"`, "limits:\n", "limits:\n  tablet_timeout: 3s\n")
 		must(t, "preflight", "4567")
 		r := viflWith(t, cfg, nil, "seed", "4567")
 		if r.code != 1 || !strings.Contains(r.stderr, "0 of 3 tablets") {

@@ -115,6 +115,8 @@ func TestMoveUnderLoad(t *testing.T) {
 		must(t, "unhold", "0123", "--why", "released")
 	})
 	t.Run("the wrong shard", func(t *testing.T) {
+		other := side(t, 4567, "a")
+		before := flags(t, a) + flags(t, b) + flags(t, other) // 4567 may have been moved, and be closed
 		swapped := swappedConfig(t)
 		r := viflWith(t, swapped, nil, "--output", "json", "cutover", "0123", "--confirm", "0123", "--one-way")
 		if r.code != 3 {
@@ -123,7 +125,6 @@ func TestMoveUnderLoad(t *testing.T) {
 		refused := decode[struct {
 			Refusals []guard.Finding `json:"refusals"`
 		}](t, r)
-		other := side(t, 4567, "a")
 		for _, uuid := range []string{query1(t, a, "SELECT @@server_uuid"), query1(t, other, "SELECT @@server_uuid")} {
 			if !strings.Contains(r.stdout, uuid) {
 				t.Errorf("the refusal does not name server %s: %s", uuid, r)
@@ -132,8 +133,8 @@ func TestMoveUnderLoad(t *testing.T) {
 		if len(refused.Refusals) == 0 {
 			t.Errorf("no numbered refusal: %s", r)
 		}
-		if f := flags(t, a) + flags(t, b) + flags(t, other); f != "000000000" {
-			t.Errorf("flags after a refused cutover: %s", f)
+		if f := flags(t, a) + flags(t, b) + flags(t, other); f != before {
+			t.Errorf("flags after a refused cutover: %s, before %s", f, before)
 		}
 	})
 
