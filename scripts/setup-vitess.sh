@@ -72,8 +72,6 @@ setup_vitess() {
 	[ -z "$problem" ] || fail "vitess: $problem; install that version of Go"
 	key=$(build_key)
 	for name in $VITESS_THEIRS $VITESS_OURS vifl; do
-		# A tree without the command has nothing to build it from.
-		[ "$name" != vifl ] || [ -d "$ROOT/cmd/vifl" ] || continue
 		program_stale "$name" "$key" && names+=("$name")
 	done
 	[ "${#names[@]}" -gt 0 ] || return 0

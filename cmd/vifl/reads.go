@@ -62,15 +62,13 @@ func (a *app) newShardsCommand() *cobra.Command {
 func (a *app) newStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status SHARD", Short: "where the move stands, what comes next, and why it would be refused", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				s, err := m.Status(ctx)
-				if err != nil {
-					return err
-				}
-				return a.print(s, func(w io.Writer) { printStatus(w, s) })
-			})
-		},
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			s, err := m.Status(ctx)
+			if err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { printStatus(w, s) })
+		}),
 	}
 }
 
@@ -124,25 +122,23 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 func (a *app) newHistoryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "history SHARD", Short: "what was done to a shard, when, by whom", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				events, err := m.History(ctx)
-				if err != nil {
-					return err
-				}
-				return a.print(events, func(w io.Writer) {
-					var rows [][]string
-					for _, e := range events {
-						outcome := e.What
-						if e.Error != "" {
-							outcome = "failed: " + e.Error
-						}
-						rows = append(rows, []string{e.At.Format(time.RFC3339), e.Who, e.Verb, string(e.From) + " -> " + string(e.To), fmt.Sprintf("%.0f ms", e.Millis), outcome})
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			events, err := m.History(ctx)
+			if err != nil {
+				return err
+			}
+			return a.print(events, func(w io.Writer) {
+				var rows [][]string
+				for _, e := range events {
+					outcome := e.What
+					if e.Error != "" {
+						outcome = "failed: " + e.Error
 					}
-					table(w, []string{"WHEN", "WHO", "VERB", "PHASE", "TOOK", "OUTCOME"}, rows)
-				})
+					rows = append(rows, []string{e.At.Format(time.RFC3339), e.Who, e.Verb, string(e.From) + " -> " + string(e.To), fmt.Sprintf("%.0f ms", e.Millis), outcome})
+				}
+				table(w, []string{"WHEN", "WHO", "VERB", "PHASE", "TOOK", "OUTCOME"}, rows)
 			})
-		},
+		}),
 	}
 }
 
@@ -150,33 +146,31 @@ func (a *app) newCertCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "cert", Short: "the certificate of the last equal diff"}
 	cmd.AddCommand(&cobra.Command{
 		Use: "show SHARD", Short: "show the certificate", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				doc, err := m.Document(ctx)
-				if err != nil {
-					return err
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			doc, err := m.Document(ctx)
+			if err != nil {
+				return err
+			}
+			c := doc.Certificate
+			if c == nil {
+				return errors.New("shard " + m.Show() + " has no certificate: vifl diff makes one when both sides are equal")
+			}
+			if err := c.Verify(); err != nil {
+				fmt.Fprintln(os.Stderr, "vifl: the certificate does not verify:", err)
+			}
+			return a.print(c, func(w io.Writer) {
+				fmt.Fprintf(w, "certificate of %s, %s, digest %s\n", m.Show(), ago(c.CutAt), c.Digest)
+				fmt.Fprintf(w, "equal at %s of %s\n", c.Cut, c.A.ServerUUID)
+				if doc.CertificateVoid != "" {
+					fmt.Fprintf(w, "VOID: %s\n", doc.CertificateVoid)
 				}
-				c := doc.Certificate
-				if c == nil {
-					return errors.New("shard " + m.Show() + " has no certificate: vifl diff makes one when both sides are equal")
+				var rows [][]string
+				for _, t := range c.Tables {
+					rows = append(rows, []string{t.Name, fmt.Sprint(t.Rows), t.Sum})
 				}
-				if err := c.Verify(); err != nil {
-					fmt.Fprintln(os.Stderr, "vifl: the certificate does not verify:", err)
-				}
-				return a.print(c, func(w io.Writer) {
-					fmt.Fprintf(w, "certificate of %s, %s, digest %s\n", m.Show(), ago(c.CutAt), c.Digest)
-					fmt.Fprintf(w, "equal at %s of %s\n", c.Cut, c.A.ServerUUID)
-					if doc.CertificateVoid != "" {
-						fmt.Fprintf(w, "VOID: %s\n", doc.CertificateVoid)
-					}
-					var rows [][]string
-					for _, t := range c.Tables {
-						rows = append(rows, []string{t.Name, fmt.Sprint(t.Rows), t.Sum})
-					}
-					table(w, []string{"TABLE", "ROWS", "SUM"}, rows)
-				})
+				table(w, []string{"TABLE", "ROWS", "SUM"}, rows)
 			})
-		},
+		}),
 	})
 	return cmd
 }

@@ -94,3 +94,8 @@ func (a *app) withMove(ctx context.Context, args []string, run func(context.Cont
 	defer m.Close()
 	return run(ctx, m)
 }
+
+// onShard is the body of a verb that does nothing but run on the move of its shard.
+func (a *app) onShard(run func(context.Context, *shardmove.Move) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return a.withMove(cmd.Context(), args, run) }
+}

@@ -19,21 +19,19 @@ import (
 func (a *app) newPreflightCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "preflight SHARD", Short: "look whether a shard can be moved; changes nothing on any server", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				report, err := m.Preflight(ctx)
-				if report != nil {
-					if perr := a.print(report, func(w io.Writer) {
-						fmt.Fprintf(w, "preflight of %s\n", m.Show())
-						printFindings(w, report.Findings)
-						fmt.Fprintf(w, "%d ok, %d warning(s), %d refused; stream: %s (%s)\n", report.OK, report.Warnings, report.Refused, report.Stream, report.Why)
-					}); perr != nil {
-						return errors.Join(err, perr)
-					}
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			report, err := m.Preflight(ctx)
+			if report != nil {
+				if perr := a.print(report, func(w io.Writer) {
+					fmt.Fprintf(w, "preflight of %s\n", m.Show())
+					printFindings(w, report.Findings)
+					fmt.Fprintf(w, "%d ok, %d warning(s), %d refused; stream: %s (%s)\n", report.OK, report.Warnings, report.Refused, report.Stream, report.Why)
+				}); perr != nil {
+					return errors.Join(err, perr)
 				}
-				return err
-			})
-		},
+			}
+			return err
+		}),
 	}
 }
 
@@ -102,27 +100,21 @@ func (a *app) newSyncCommand() *cobra.Command {
 		})
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "start SHARD", Short: "start the stream from the seed's position and wait until it has caught up", Args: oneShard, RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				s, err := m.SyncStart(ctx)
-				if err != nil {
-					return err
-				}
-				return show(m, s)
-			})
-		}},
-		&cobra.Command{Use: "stop SHARD", Short: "stop the stream at the end of a transaction", Args: oneShard, RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return m.SyncStop(ctx) })
-		}},
-		&cobra.Command{Use: "status SHARD", Short: "where the stream is, and how far behind", Args: oneShard, RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				s, err := m.SyncStatus(ctx)
-				if err != nil {
-					return err
-				}
-				return show(m, s)
-			})
-		}},
+		&cobra.Command{Use: "start SHARD", Short: "start the stream from the seed's position and wait until it has caught up", Args: oneShard, RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			s, err := m.SyncStart(ctx)
+			if err != nil {
+				return err
+			}
+			return show(m, s)
+		})},
+		&cobra.Command{Use: "stop SHARD", Short: "stop the stream at the end of a transaction", Args: oneShard, RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error { return m.SyncStop(ctx) })},
+		&cobra.Command{Use: "status SHARD", Short: "where the stream is, and how far behind", Args: oneShard, RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			s, err := m.SyncStatus(ctx)
+			if err != nil {
+				return err
+			}
+			return show(m, s)
+		})},
 	)
 	return cmd
 }
@@ -130,17 +122,15 @@ func (a *app) newSyncCommand() *cobra.Command {
 func (a *app) newDiffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff SHARD", Short: "compare legacy and landing at one instant; equal gives a certificate", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				report, err := m.Diff(ctx)
-				if report != nil {
-					if perr := a.print(report, func(w io.Writer) { printDiff(w, m, report) }); perr != nil {
-						return errors.Join(err, perr)
-					}
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			report, err := m.Diff(ctx)
+			if report != nil {
+				if perr := a.print(report, func(w io.Writer) { printDiff(w, m, report) }); perr != nil {
+					return errors.Join(err, perr)
 				}
-				return err
-			})
-		},
+			}
+			return err
+		}),
 	}
 }
 
@@ -166,12 +156,10 @@ func (a *app) newRehearseCommand() *cobra.Command {
 	var o shardmove.CutoverOptions
 	cmd := &cobra.Command{
 		Use: "rehearse SHARD", Short: "freeze, catch up, verify, measure, thaw; never switches", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				report, err := m.Rehearse(ctx, o)
-				return a.switched(m, report, err)
-			})
-		},
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			report, err := m.Rehearse(ctx, o)
+			return a.switched(m, report, err)
+		}),
 	}
 	switchFlags(cmd, &o)
 	return cmd
@@ -187,34 +175,32 @@ opens the landing, changes mains, and keeps the legacy closed. Until mains is ch
 failure takes everything back. There is no stream from Vitess back to the legacy in this
 version, so the switch cannot be taken back without losing what is written after it:
 --one-way says that you know.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				if dry {
-					refused, err := m.Refusals(ctx, o)
-					if err != nil {
-						return err
-					}
-					if err := a.print(refusedJSON{Shard: m.Show(), Refusals: refused}, func(w io.Writer) {
-						if len(refused) == 0 {
-							fmt.Fprintf(w, "cutover of %s would not be refused\n", m.Show())
-							return
-						}
-						printFindings(w, refused)
-					}); err != nil {
-						return err
-					}
-					if len(refused) > 0 {
-						return &shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}
-					}
-					return nil
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			if dry {
+				refused, err := m.Refusals(ctx, o)
+				if err != nil {
+					return err
 				}
-				if !o.OneWay {
-					return usageError{errors.New("cutover: this version has no stream from Vitess back to the legacy, so what is written after the switch cannot be brought back: say --one-way if you accept that")}
+				if err := a.print(refusedJSON{Shard: m.Show(), Refusals: refused}, func(w io.Writer) {
+					if len(refused) == 0 {
+						fmt.Fprintf(w, "cutover of %s would not be refused\n", m.Show())
+						return
+					}
+					printFindings(w, refused)
+				}); err != nil {
+					return err
 				}
-				report, err := m.Cutover(ctx, o)
-				return a.switched(m, report, err)
-			})
-		},
+				if len(refused) > 0 {
+					return &shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}
+				}
+				return nil
+			}
+			if !o.OneWay {
+				return usageError{errors.New("cutover: this version has no stream from Vitess back to the legacy, so what is written after the switch cannot be brought back: say --one-way if you accept that")}
+			}
+			report, err := m.Cutover(ctx, o)
+			return a.switched(m, report, err)
+		}),
 	}
 	cmd.Flags().StringVar(&o.Confirm, "confirm", "", "the shard's number, typed again")
 	cmd.Flags().BoolVar(&o.OneWay, "one-way", false, "accept that this version cannot roll back")
@@ -272,24 +258,20 @@ func (a *app) newCompleteCommand() *cobra.Command {
 func (a *app) newAbortCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "abort SHARD", Short: "give the move up before the switch; removes stream, landing and backup", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return m.Abort(ctx) })
-		},
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error { return m.Abort(ctx) }),
 	}
 }
 
 func (a *app) newThawCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "thaw SHARD", Short: "take back what an interrupted rehearsal or cutover left frozen", Args: oneShard,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				what, err := m.Thaw(ctx)
-				if err == nil {
-					fmt.Fprintln(os.Stderr, m.Show()+": "+what)
-				}
-				return err
-			})
-		},
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			what, err := m.Thaw(ctx)
+			if err == nil {
+				fmt.Fprintln(os.Stderr, m.Show()+": "+what)
+			}
+			return err
+		}),
 	}
 }
 

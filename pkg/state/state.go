@@ -127,10 +127,9 @@ type Flags struct {
 
 // Frozen is one side that a freeze has closed, or is about to close.
 type Frozen struct {
-	Side         string `json:"side"`
-	Server       string `json:"server_uuid"`
-	Found        Flags  `json:"found"`
-	ConnectionID uint64 `json:"connection_id"`
+	Side   string `json:"side"`
+	Server string `json:"server_uuid"`
+	Found  Flags  `json:"found"`
 }
 
 // Attempt is a rehearsal or cutover under way or interrupted: what a new owner must undo or
@@ -140,7 +139,7 @@ type Attempt struct {
 	Epoch   uint64    `json:"epoch"`
 	Started time.Time `json:"started"`
 	Frozen  []Frozen  `json:"frozen,omitempty"`
-	// FencesOpen says that the landing was, or was about to be, opened for writes.
+	// FenceOpen says that the landing was, or was about to be, opened for writes.
 	FenceOpen bool `json:"fence_open,omitempty"`
 	// NoUndo is set before the change of mains is attempted: from here only forward.
 	NoUndo bool `json:"no_undo,omitempty"`
@@ -154,7 +153,6 @@ type Switch struct {
 	Final       position.FilePos `json:"final"`
 	LandingGTID string           `json:"landing_gtid"` // executed by the landing when it opened
 	Frozen      []Frozen         `json:"frozen"`       // the flags a rollback would restore
-	Steps       []Timing         `json:"steps"`
 	PauseMillis float64          `json:"pause_ms"`
 }
 
