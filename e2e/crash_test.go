@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"database/sql"
 	"strings"
 	"testing"
 
@@ -49,6 +50,11 @@ func TestKilledInEachStep(t *testing.T) {
 		if f := flags(t, a) + flags(t, b); f != "000000" {
 			t.Fatalf("killed at %q, then thawed: flags %s", step, f)
 		}
+		for _, s := range []*sql.DB{a, b} {
+			if ms := query1(t, s, "SELECT @@replica_checkpoint_period"); ms != "300" {
+				t.Fatalf("killed at %q, then thawed: replica_checkpoint_period is %s, found 300 before", step, ms)
+			}
+		}
 	}
 	must(t, "rehearse", "4567", "--max-age", "2h")
 
@@ -66,6 +72,17 @@ func TestKilledInEachStep(t *testing.T) {
 	must(t, "cutover", "4567", "--confirm", "4567", "--one-way")
 	if f := flags(t, a) + flags(t, b); f != "111111" {
 		t.Errorf("flags after the cutover: %s", f)
+	}
+	s := decode[struct {
+		State struct {
+			Switch struct {
+				LandingGTID string  `json:"landing_gtid"`
+				PauseMillis float64 `json:"pause_ms"`
+			} `json:"switch"`
+		} `json:"state"`
+	}](t, must(t, "--output", "json", "status", "4567")).State.Switch
+	if s.LandingGTID == "" || s.PauseMillis <= 0 {
+		t.Errorf("a cutover ended by another owner forgot where the landing was opened, or its pause: %+v", s)
 	}
 	w.stop(t)
 }

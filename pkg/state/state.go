@@ -145,6 +145,9 @@ type Attempt struct {
 	NoUndo bool `json:"no_undo,omitempty"`
 	// Final is the position at which the stream had to stop.
 	Final position.FilePos `json:"final"`
+	// LandingGTID is what the landing had executed when it was about to be opened: a stream
+	// back starts there, also when another vifl ends the cutover.
+	LandingGTID string `json:"landing_gtid,omitempty"`
 }
 
 // Switch is a cutover that happened.
@@ -179,6 +182,8 @@ type LegacyWrite struct {
 	At   time.Time `json:"at"`
 	// Kept changes stay when the move is completed: the legacy is kept closed.
 	Kept bool `json:"kept,omitempty"`
+	// Temporary changes end with the command that made them, or with the next one.
+	Temporary bool `json:"temporary,omitempty"`
 }
 
 // Event is one line of a shard's history.

@@ -9,6 +9,7 @@ import (
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/engine"
 )
 
@@ -106,14 +107,13 @@ func (s *switchover) openSteps() []engine.Step {
 		{
 			Name: "open the landing for writes",
 			Do: s.bounded(func(ctx context.Context) (string, error) {
-				if err := s.attempt(ctx, func(a *state.Attempt) { a.FenceOpen = true }); err != nil {
-					return "", err
-				}
-				gtid, err := s.landingGTID(ctx)
+				gtid, err := vitess.GTIDExecuted(ctx, s.target)
 				if err != nil {
 					return "", err
 				}
-				s.gtid = gtid
+				if err := s.attempt(ctx, func(a *state.Attempt) { a.FenceOpen, a.LandingGTID = true, gtid }); err != nil {
+					return "", err
+				}
 				return "", s.m.landing.SetFence(s.underLock(ctx), false)
 			}),
 			Undo: func(ctx context.Context) error { return s.m.landing.SetFence(s.underLock(ctx), true) },
@@ -169,11 +169,8 @@ func (s *switchover) forwardSteps() []engine.Step {
 		}},
 		{Name: "write the switch down", Do: func(ctx context.Context) (string, error) {
 			return "", s.lease.Update(ctx, func(d *state.Shard) {
-				var frozen []state.Frozen
-				if d.Attempt != nil {
-					frozen = d.Attempt.Frozen
-				}
-				d.Switch = &state.Switch{At: time.Now().UTC(), Final: s.final, LandingGTID: s.gtid, Frozen: frozen, PauseMillis: s.pauseMillis()}
+				at := d.Attempt
+				d.Switch = &state.Switch{At: time.Now().UTC(), Final: at.Final, LandingGTID: at.LandingGTID, Frozen: at.Frozen, PauseMillis: s.pauseMillis()}
 				d.Attempt = nil
 				d.Phase = state.Switched
 			})

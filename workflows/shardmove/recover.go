@@ -25,6 +25,9 @@ var errWentForward = errors.New("the interrupted cutover was brought to its end"
 // raised, then anything is touched: a process that was only asleep can no longer thaw a
 // server or change mains once both are done.
 func (m *Move) recoverAttempt(ctx context.Context, lease *state.Lease, verb engine.Verb) error {
+	if err := m.undoTemporary(ctx, lease); err != nil {
+		return err
+	}
 	doc := lease.Doc()
 	if doc.Attempt == nil {
 		return nil
@@ -186,7 +189,9 @@ func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.S
 	if err := m.landing.SetFence(lctx, false); err != nil {
 		return err
 	}
-	s := &switchover{m: m, lease: lease, verb: engine.Cutover, a: a, b: b, final: at.Final, lockCtx: lctx}
+	// The pause began with the attempt. Where the change of mains had happened before the
+	// crash it ended there, which nobody saw: then this is its upper bound.
+	s := &switchover{m: m, lease: lease, verb: engine.Cutover, a: a, b: b, final: at.Final, frozenAt: at.Started, lockCtx: lctx}
 	if _, err := engine.Run(lctx, engine.Cutover, s.forwardSteps(), m.reporter.Step, m.pauses); err != nil {
 		return err
 	}
@@ -203,11 +208,12 @@ func (m *Move) Thaw(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer lease.Release()
-	if lease.Doc().Attempt == nil {
-		return "nothing of ours is frozen", nil
-	}
+	frozen := lease.Doc().Attempt != nil
 	if err := m.recoverAttempt(lctx, lease, "thaw"); err != nil {
 		return "", err
+	}
+	if !frozen {
+		return "nothing of ours is frozen", nil
 	}
 	return "thawed", nil
 }

@@ -45,11 +45,9 @@ type switchover struct {
 	thawedAt time.Time
 	frozen   map[string]*legacy.Freeze
 	before   map[string]legacy.Flags
-	periods  map[string]int       // replica_checkpoint_period as it was found, where it was changed
 	started  map[string]time.Time // when each server's process began, by its uptime
 	ends     map[string]position.FilePos
 	final    position.FilePos
-	gtid     string
 	newest   uint64
 	killed   int
 }
@@ -59,7 +57,7 @@ const newestKeys = 100
 
 // newSwitchover connects, lists the refusals, and waits until the freeze can be short.
 func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engine.Verb, o CutoverOptions) (*switchover, error) {
-	s := &switchover{m: m, lease: lease, verb: verb, opts: o, frozen: map[string]*legacy.Freeze{}, before: map[string]legacy.Flags{}, periods: map[string]int{}, started: map[string]time.Time{}, ends: map[string]position.FilePos{}}
+	s := &switchover{m: m, lease: lease, verb: verb, opts: o, frozen: map[string]*legacy.Freeze{}, before: map[string]legacy.Flags{}, started: map[string]time.Time{}, ends: map[string]position.FilePos{}}
 	doc := lease.Doc()
 	var err error
 	// Before the refusals: they would refuse a stream that a killed command left standing.
@@ -115,8 +113,7 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 // wait for them. With MySQL's 300 ms every writer would wait that much longer, twice.
 const checkpointMillis = 10
 
-// reportOften sets that period on both sides, for the time of this attempt; close puts it
-// back, and so does whoever takes the noted writes back after a crash.
+// reportOften sets that period on both sides, for the time of this attempt.
 func (s *switchover) reportOften(ctx context.Context) error {
 	const name = "replica_checkpoint_period"
 	for _, side := range s.sides() {
@@ -131,27 +128,22 @@ func (s *switchover) reportOften(ctx context.Context) error {
 		if found <= checkpointMillis {
 			continue
 		}
-		w := state.LegacyWrite{Server: side.Name(), What: fmt.Sprintf("SET GLOBAL %s = %d", name, checkpointMillis), Undo: fmt.Sprintf("SET GLOBAL %s = %d", name, found)}
+		w := state.LegacyWrite{Server: side.Name(), What: fmt.Sprintf("SET GLOBAL %s = %d", name, checkpointMillis), Undo: fmt.Sprintf("SET GLOBAL %s = %d", name, found), Temporary: true}
 		if err := wrote(ctx, s.lease, w); err != nil {
 			return err
 		}
 		if _, err := side.SetCheckpointPeriod(ctx, checkpointMillis); err != nil {
 			return err
 		}
-		s.periods[side.Side()] = found
 	}
 	return nil
 }
 
 func (s *switchover) close() {
-	for _, side := range s.sides() {
-		if found, changed := s.periods[side.Side()]; changed {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			if _, err := side.SetCheckpointPeriod(ctx, found); err != nil {
-				s.m.reporter.Note("%v: set it back to %d", err, found)
-			}
-			cancel()
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.m.undoTemporary(ctx, s.lease); err != nil {
+		s.m.reporter.Note("%v: the next command for this shard does it", err)
 	}
 	if s.reader != nil {
 		s.reader.close()
@@ -538,8 +530,4 @@ func (s *switchover) unmoved(ctx context.Context, side *legacy.Server) error {
 		return fmt.Errorf("%s: %d prepared XA transaction(s), which can commit on a frozen server: finish them first: %s", side.Name(), len(prepared), prepared[0])
 	}
 	return nil
-}
-
-func (s *switchover) landingGTID(ctx context.Context) (string, error) {
-	return vitess.GTIDExecuted(ctx, s.target)
 }

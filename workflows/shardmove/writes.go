@@ -85,9 +85,48 @@ func undoWrites(ctx context.Context, lease *state.Lease, side *legacy.Server, cl
 		if w.Server != side.Name() || (closed && w.Kept) {
 			continue
 		}
-		if _, err := side.DB().ExecContext(ctx, w.Undo); err != nil {
-			return fmt.Errorf("%s: take back %q by %q: %w", side.Name(), w.What, w.Undo, err)
+		if err := undo(ctx, side, w); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func undo(ctx context.Context, side *legacy.Server, w state.LegacyWrite) error {
+	if _, err := side.DB().ExecContext(ctx, w.Undo); err != nil {
+		return fmt.Errorf("%s: take back %q by %q: %w", side.Name(), w.What, w.Undo, err)
+	}
+	return nil
+}
+
+// undoTemporary takes back what a command changed for its own time only. The command does it
+// at its end; where it was killed, the next one does.
+func (m *Move) undoTemporary(ctx context.Context, lease *state.Lease) error {
+	var left []state.LegacyWrite
+	var temporary []state.LegacyWrite
+	for _, w := range lease.Doc().LegacyWrites {
+		if w.Temporary {
+			temporary = append(temporary, w)
+		} else {
+			left = append(left, w)
+		}
+	}
+	if len(temporary) == 0 {
+		return nil
+	}
+	a, b, err := m.pair(ctx)
+	if err != nil {
+		return err
+	}
+	for _, side := range []*legacy.Server{a, b} {
+		for _, w := range temporary {
+			if w.Server != side.Name() {
+				continue
+			}
+			if err := undo(ctx, side, w); err != nil {
+				return err
+			}
+		}
+	}
+	return lease.Update(ctx, func(d *state.Shard) { d.LegacyWrites = left })
 }
