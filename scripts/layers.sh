@@ -13,7 +13,7 @@ go list -f '{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}{{"\n"}}{{end}}' 
 		if (p ~ /^workflows\/shardmove(\/|$)/) return 4.5
 		if (p ~ /^workflows\/engine(\/|$)/) return 4
 		if (p ~ /^pkg\/(seed|stream|diff|guard|route|audit|devcluster|load)(\/|$)/) return 3
-		if (p ~ /^pkg\/(legacy|mains|vitess|state|mysqld)(\/|$)/) return 2
+		if (p ~ /^pkg\/(legacy|mains|vitess|state|mysqld|etcd)(\/|$)/) return 2
 		if (p ~ /^pkg\/(config|position|shardid|mysqlconn|schema|cert|runas|child)(\/|$)/) return 1
 		if (p ~ /^vindexes(\/|$)/) return 1.5
 		return -1

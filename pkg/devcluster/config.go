@@ -29,7 +29,7 @@ func (c *cluster) writeConfig() error {
 	}
 	var b bytes.Buffer
 	err = tmpl.Execute(&b, map[string]any{
-		"Topo": c.etcd.address, "TopoRoot": topoRoot, "Vtctld": c.vtctldAddress(), "Vtgate": c.vtgateAddress(),
+		"Topo": c.etcd.Address, "TopoRoot": topoRoot, "Vtctld": c.vtctldAddress(), "Vtgate": c.vtgateAddress(),
 		"Cell": Cell, "Backups": c.backupRoot(), "MySQL": c.programs.mysql.Root, "RunAs": c.runAs(),
 		"WorkDir": filepath.Join(c.o.Data, "work"), "Mains": serverAddress(c.mains), "MainsDatabase": mainsDatabase,
 		"Teams": appschema.MainsTeams, "DataTeams": appschema.MainsDataTeams, "Where": appschema.MainsWhere, "Switch": appschema.MainsSwitch,

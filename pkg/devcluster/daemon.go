@@ -86,7 +86,7 @@ func (c *cluster) runDaemon(ctx context.Context, d *daemon, program string, p po
 	all := append([]string{
 		"--port", fmt.Sprint(p.http), "--bind-address", "127.0.0.1",
 		"--pid-file", filepath.Join(c.o.Data, "log", d.name+".pid"),
-		"--topo-implementation", "etcd2", "--topo-global-server-address", c.etcd.address, "--topo-global-root", topoRoot,
+		"--topo-implementation", "etcd2", "--topo-global-server-address", c.etcd.Address, "--topo-global-root", topoRoot,
 		"--log-format", "text",
 	}, args...)
 	cmd, out, err := c.command(program, d.name, all...)

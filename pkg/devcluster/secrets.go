@@ -88,7 +88,7 @@ type State struct {
 func (c *cluster) writeState() error {
 	raw, err := json.MarshalIndent(State{
 		Supervisor: os.Getpid(), Data: c.o.Data, Logs: filepath.Join(c.o.Data, "log"), Config: c.folder.config(),
-		Topo: c.etcd.address, Vtctld: c.vtctldAddress(), Vtgate: c.vtgateAddress(), Mains: serverAddress(c.mains),
+		Topo: c.etcd.Address, Vtctld: c.vtctldAddress(), Vtgate: c.vtgateAddress(), Mains: serverAddress(c.mains),
 		Bin: c.programs.bin, MySQL: c.programs.mysql.Root, Processes: c.processes(),
 	}, "", "  ")
 	if err != nil {

@@ -25,7 +25,7 @@ type Process struct {
 
 // processes are all processes that the cluster should have.
 func (c *cluster) processes() []Process {
-	list := []Process{{Name: "supervisor+etcd", Pid: os.Getpid(), Address: c.etcd.address, Up: true}}
+	list := []Process{{Name: "supervisor+etcd", Pid: os.Getpid(), Address: c.etcd.Address, Up: true}}
 	server := func(s *mysqld.Server) {
 		p := Process{Name: s.Name(), Pid: s.Pid(), Address: serverAddress(s), Socket: s.Socket()}
 		select {

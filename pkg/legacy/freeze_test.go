@@ -116,6 +116,43 @@ func testKilledFreeze(t *testing.T, _ *mysqld.Server, s *Server) {
 	}
 }
 
+// A new owner ends what a former one still holds: it could thaw this server long after. The
+// application's connections and other people's are not its own.
+func testKillOwn(t *testing.T, srv *mysqld.Server, s *Server) {
+	ctx := ctxFor(t)
+	former := open(t, srv, "a")
+	f, err := former.Freeze(ctx, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := pool(t, srv).Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	if killed, err := s.KillOwn(ctx); err != nil || killed == 0 {
+		t.Fatalf("ended %d connections, %v", killed, err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); f.Check(ctx) == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the former owner's connection lives on")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := f.Thaw(ctx); err == nil {
+		t.Error("the former owner thawed the server after it was taken over")
+	}
+	if now, err := s.Flags(ctx); err != nil || !now.SuperReadOnly {
+		t.Errorf("flags %s, %v, expected the server frozen still", now, err)
+	}
+	if err := app.PingContext(ctx); err != nil {
+		t.Errorf("the application's connection was ended: %v", err)
+	}
+	if err := s.SetFlags(ctx, f.Found()); err != nil {
+		t.Error(err)
+	}
+}
+
 func testFreezePrivileges(t *testing.T, srv *mysqld.Server, s *Server) {
 	defer mysqldtest.Exec(t, srv, "GRANT SYSTEM_VARIABLES_ADMIN ON *.* TO vifl@'%'")
 	mysqldtest.Exec(t, srv, "REVOKE SYSTEM_VARIABLES_ADMIN ON *.* FROM vifl@'%'")

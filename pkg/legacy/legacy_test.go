@@ -116,6 +116,7 @@ func TestServer(t *testing.T) {
 		{"thaw restores the flags found", testThawRestores},
 		{"freeze is bounded by long writes", testFreezeBounded},
 		{"killed freeze does not thaw", testKilledFreeze},
+		{"a former owner's connections are ended", testKillOwn},
 		{"freeze needs privileges", testFreezePrivileges},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, srv, s) })

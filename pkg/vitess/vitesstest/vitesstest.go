@@ -12,21 +12,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
-
-	"vitess.io/vitess/go/vt/topo"
-
-	topodatapb "vitess.io/vitess/go/vt/proto/topodata"
-
 	"github.com/vifl/vifl/pkg/child"
 	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/etcd"
 	"github.com/vifl/vifl/pkg/mysqld"
 	"github.com/vifl/vifl/pkg/runas"
 	"github.com/vifl/vifl/pkg/vitess"
@@ -53,7 +47,7 @@ type Fleet struct {
 	inst *mysqld.Installation
 	bin  string
 
-	etcd     *embed.Etcd
+	etcd     *etcd.Server
 	vtctld   *child.Process
 	landings []*Tablet
 }
@@ -163,58 +157,15 @@ func (f *Fleet) programs() (string, error) {
 }
 
 func (f *Fleet) startEtcd(ctx context.Context) (err error) {
-	for range attempts {
-		if err = f.tryEtcd(ctx); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("etcd: %w", err)
-	}
-	f.Config.Topo.Server = f.etcd.Clients[0].Addr().String()
-	ts, err := topo.OpenServer("etcd2", f.Config.Topo.Server, root)
-	if err != nil {
+	if f.etcd, err = etcd.Start(ctx, f.dir, filepath.Join(f.dir, "etcd.log")); err != nil {
 		return err
 	}
-	defer ts.Close()
-	return ts.CreateCellInfo(ctx, Cell, &topodatapb.CellInfo{ServerAddress: f.Config.Topo.Server, Root: "/vitess/" + Cell})
-}
-
-func (f *Fleet) tryEtcd(ctx context.Context) error {
-	cfg := embed.NewConfig()
-	cfg.Name = "test"
-	dir, err := os.MkdirTemp(f.dir, "etcd")
-	if err != nil {
-		return err
+	f.Config.Topo.Server = f.etcd.Address
+	ts, err := f.etcd.Topo(ctx, root, Cell)
+	if err == nil {
+		ts.Close()
 	}
-	cfg.Dir, cfg.LogLevel, cfg.LogOutputs = dir, "error", []string{filepath.Join(f.dir, "etcd.log")}
-	cfg.UnsafeNoFsync, cfg.TickMs, cfg.ElectionMs = true, 50, 500
-	var urls [2]url.URL
-	for i := range urls {
-		port, err := mysqld.FreePort()
-		if err != nil {
-			return err
-		}
-		urls[i] = url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)}
-	}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls[:1], urls[:1]
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls[1:], urls[1:]
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-e.Server.ReadyNotify():
-		f.etcd = e
-		return nil
-	case err := <-e.Err():
-		e.Close()
-		return err
-	case <-ctx.Done():
-		e.Close()
-		return ctx.Err()
-	}
+	return err
 }
 
 func (f *Fleet) startVtctld(ctx context.Context) error {
