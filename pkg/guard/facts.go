@@ -52,10 +52,12 @@ type Side struct {
 	FiltersErr error
 	Schema     *schema.Schema
 	SchemaErr  error
-	XA         []string
-	XAErr      error
-	Piercing   []string
-	PierceErr  error
+	// DefinerViews are views that run as the account that made them, by name.
+	DefinerViews map[string]string
+	XA           []string
+	XAErr        error
+	Piercing     []string
+	PierceErr    error
 	// StreamGrants and SourceGrants are by account: those that the stream connects as, and
 	// those that the other side replicates as.
 	StreamGrants, SourceGrants map[string]*legacy.Grants
@@ -187,6 +189,9 @@ func (s *Side) gather(ctx context.Context, f *Facts, server *legacy.Server, m *m
 		s.Filters, s.FiltersErr = server.BinlogFilters(ctx)
 	}
 	s.Schema, s.SchemaErr = schema.Read(ctx, server.DB(), f.Shard.Database)
+	if s.SchemaErr == nil {
+		s.DefinerViews, s.SchemaErr = schema.DefinerViews(ctx, server.DB(), f.Shard.Database)
+	}
 	s.XA, s.XAErr = server.PreparedXA(ctx)
 	s.Piercing, s.PierceErr = server.Piercing(ctx, f.Config.Legacy.Exempt)
 	s.StreamGrants, s.AccountsErr = server.GrantsOf(ctx, f.StreamAccount)

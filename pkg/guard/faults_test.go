@@ -93,6 +93,7 @@ func faults() []fault {
 		{name: "an event", want: "P33?", a: []string{"CREATE EVENT slack.ev ON SCHEDULE EVERY 1 DAY DO DELETE FROM slack.messages WHERE id < 0"}, undoA: []string{"DROP EVENT slack.ev"}},
 		{name: "a procedure", want: "P34?", a: []string{"CREATE PROCEDURE slack.pr() DELETE FROM slack.messages WHERE id < 0"}, undoA: []string{"DROP PROCEDURE slack.pr"}},
 		{name: "a view", a: []string{"CREATE VIEW slack.vw AS SELECT id FROM slack.teams"}, undoA: []string{"DROP VIEW slack.vw"}},
+		{name: "a view of an account that does not move along", want: "P35?", says: "vw (by app@%)", a: []string{"CREATE DEFINER=app@'%' VIEW slack.vw AS SELECT id FROM slack.teams"}, undoA: []string{"DROP VIEW slack.vw"}},
 		{name: "a name that Vitess keeps", want: "P36!", a: []string{"CREATE TABLE slack._vt_hld_6ace8bcef73211ea87e9f875a4d24e90_20260101000000_ (id INT PRIMARY KEY)"}, undoA: []string{"DROP TABLE slack._vt_hld_6ace8bcef73211ea87e9f875a4d24e90_20260101000000_"}},
 		onA(fault{want: "P39?", says: "STRICT_TRANS_TABLES"}, "sql_mode", "''", "DEFAULT"),
 		onA(fault{want: "P40?"}, "time_zone", "'+02:00'", "'+00:00'"),

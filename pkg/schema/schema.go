@@ -212,6 +212,20 @@ func Read(ctx context.Context, q Queryer, database string) (*Schema, error) {
 	return s, nil
 }
 
+// DefinerViews lists the views that run with the rights of the account that defined them
+// (SQL SECURITY DEFINER, MySQL's default), with that account's name (user@host).
+func DefinerViews(ctx context.Context, q Queryer, database string) (map[string]string, error) {
+	views := map[string]string{}
+	err := each(ctx, q, `SELECT table_name, definer FROM information_schema.views WHERE table_schema = ? AND security_type = 'DEFINER'`, []any{database}, func(r []sql.NullString) error {
+		views[r[0].String] = r[1].String
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the views of database %q: %w", database, err)
+	}
+	return views, nil
+}
+
 func readColumns(ctx context.Context, q Queryer, database string, tables map[string]*Table) error {
 	return each(ctx, q, `SELECT table_name, column_name, data_type, column_type, character_set_name, collation_name, is_nullable, column_default, extra, generation_expression
 		FROM information_schema.columns WHERE table_schema = ? ORDER BY table_name, ordinal_position`, []any{database}, func(r []sql.NullString) error {

@@ -22,7 +22,6 @@ import (
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/shardid"
 	"github.com/vifl/vifl/pkg/state"
-	"github.com/vifl/vifl/pkg/stream/vreplication"
 	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/engine"
 )
@@ -249,15 +248,6 @@ func (m *Move) raiseEpoch(ctx context.Context, lease *state.Lease) error {
 		return err
 	}
 	return db.RaiseEpoch(ctx, m.id, lease.Epoch())
-}
-
-// streamSide is the side whose binlog the landing follows: a, which has b's writes in its
-// own binlog by log_replica_updates.
-const streamSide = config.SideA
-
-// stream is the forward stream of the shard, from the server it was seeded from.
-func (m *Move) stream(doc *state.Shard) *vreplication.Stream {
-	return vreplication.New(m.landing, m.id, m.cfg.ExternalConnection(m.id, streamSide), m.shard.Database, doc.Seed.SourceA.ServerUUID, vreplication.WithSource(m.source))
 }
 
 // landingAccount is vifl's own account on the tablets' servers.

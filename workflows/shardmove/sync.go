@@ -13,7 +13,6 @@ import (
 	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/pkg/stream"
 	"github.com/vifl/vifl/pkg/stream/inspect"
-	"github.com/vifl/vifl/pkg/stream/vreplication"
 	"github.com/vifl/vifl/workflows/engine"
 )
 
@@ -186,7 +185,7 @@ func (m *Move) lag(ctx context.Context, doc *state.Shard, bound time.Duration) (
 
 // running makes sure that the stream runs: one that a killed diff or rehearsal left stopped
 // is resumed, one that the operator halted is not.
-func (m *Move) running(ctx context.Context, doc *state.Shard, s *vreplication.Stream) error {
+func (m *Move) running(ctx context.Context, doc *state.Shard, s stream.Stream) error {
 	if doc.Stream.Halted != "" {
 		return fmt.Errorf("shard %s: the stream was stopped %s: vifl sync start %s", m.show, doc.Stream.Halted, m.id)
 	}
@@ -202,7 +201,7 @@ func (m *Move) running(ctx context.Context, doc *state.Shard, s *vreplication.St
 }
 
 // waitStream waits until the stream has passed a position, showing how much is left.
-func (m *Move) waitStream(ctx context.Context, s *vreplication.Stream, upTo position.FilePos) error {
+func (m *Move) waitStream(ctx context.Context, s stream.Stream, upTo position.FilePos) error {
 	limit := m.cfg.Limits.CatchUpTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
