@@ -159,7 +159,7 @@ func decode[T any](t *testing.T, r result) T {
 }
 
 // side connects to a side of a legacy shard as its administrator.
-func side(t *testing.T, shard shardid.ID, name string) *sql.DB {
+func side(t testing.TB, shard shardid.ID, name string) *sql.DB {
 	t.Helper()
 	s, err := fleet.cfg.Shard(shard)
 	if err != nil {
@@ -172,7 +172,7 @@ func side(t *testing.T, shard shardid.ID, name string) *sql.DB {
 	return connect(t, target)
 }
 
-func connect(t *testing.T, target mysqlconn.Target) *sql.DB {
+func connect(t testing.TB, target mysqlconn.Target) *sql.DB {
 	t.Helper()
 	db, err := mysqlconn.Connect(t.Context(), target)
 	if err != nil {
@@ -182,14 +182,14 @@ func connect(t *testing.T, target mysqlconn.Target) *sql.DB {
 	return db
 }
 
-func exec1(t *testing.T, db *sql.DB, stmt string, args ...any) {
+func exec1(t testing.TB, db *sql.DB, stmt string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), stmt, args...); err != nil {
 		t.Fatalf("%s: %v", stmt, err)
 	}
 }
 
-func query1(t *testing.T, db *sql.DB, stmt string, args ...any) string {
+func query1(t testing.TB, db *sql.DB, stmt string, args ...any) string {
 	t.Helper()
 	var v sql.NullString
 	if err := db.QueryRowContext(t.Context(), stmt, args...).Scan(&v); err != nil {
@@ -206,7 +206,7 @@ func flags(t *testing.T, db *sql.DB) string {
 
 // changedConfig writes the fleet's vifl.yaml with pieces of text replaced, beside the
 // original, where its relative files are found.
-func changedConfig(t *testing.T, pairs ...string) string {
+func changedConfig(t testing.TB, pairs ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(fleet.cfg.Path())
 	if err != nil {

@@ -27,6 +27,9 @@ type Landing struct {
 	Keyspace string `json:"keyspace"`
 	Database string `json:"database"`
 	Shard    string `json:"shard"`
+	// Empty asks for tablets without any data instead of a backup's, as every new shard of
+	// Vitess has them: what another way of moving a shard starts from.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // tabletsPerLanding is the least that can fail over under semi_sync.
@@ -86,7 +89,7 @@ func (c *cluster) provision(ctx context.Context, l Landing, say func(string)) er
 		return fmt.Errorf("landing %s: its shard 0 is not in the topo server: %w: vifl seed makes it", l.Keyspace, err)
 	}
 	manifests, err := filepath.Glob(filepath.Join(c.backupRoot(), l.Keyspace, "0", "*", "MANIFEST"))
-	if err != nil || len(manifests) == 0 {
+	if !l.Empty && (err != nil || len(manifests) == 0) {
 		return fmt.Errorf("landing %s: no complete backup below %s, tablets would start empty: seed first", l.Keyspace, filepath.Join(c.backupRoot(), l.Keyspace, "0"))
 	}
 	external, err := c.writeExternal(l)
@@ -149,6 +152,9 @@ func (c *cluster) startTablet(ctx context.Context, l Landing, t *tablet, externa
 	}
 	for attempt := 1; ; attempt++ {
 		err := c.newTablet(ctx, l, t, external)
+		if err == nil && l.Empty {
+			return "empty", nil
+		}
 		if err == nil {
 			return "restored", nil
 		}
@@ -163,7 +169,8 @@ func (c *cluster) startTablet(ctx context.Context, l Landing, t *tablet, externa
 const restoreState = "restore_in_progress"
 
 // newTablet makes the folders and settings, no data: the restore brings that, and building
-// a data folder only to throw it away would double the time.
+// a data folder only to throw it away would double the time. Only an empty tablet gets a
+// data folder, and its server, before it starts.
 func (c *cluster) newTablet(ctx context.Context, l Landing, t *tablet, external string) error {
 	dir := c.tabletDir(t)
 	if err := c.endMySQL(ctx, t); err != nil {
@@ -179,6 +186,12 @@ func (c *cluster) newTablet(ctx context.Context, l Landing, t *tablet, external 
 	c.landings.list.Lock()
 	t.ports = p
 	c.landings.list.Unlock()
+	if l.Empty {
+		if err := c.mysqlctl(ctx, t, "init"); err != nil {
+			return err
+		}
+		return c.runTablet(ctx, l, t, external)
+	}
 	if err := c.mysqlctl(ctx, t, "init_config"); err != nil {
 		return err
 	}

@@ -8,11 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
+	"github.com/vifl/vifl/pkg/child/childtest"
 	"github.com/vifl/vifl/pkg/load/appschema"
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/mysqld"
@@ -51,11 +49,11 @@ func BenchmarkFillAgainstDump(b *testing.B) {
 	}
 	for b.Loop() {
 		dump := scratch("dumped into")
-		dumpTime, dumpCPU := measure(b, []int{src.Pid(), dump.Pid()}, func() { pipe(b, src, dump) })
+		dumpTime, dumpCPU := childtest.Measure(b, func() { pipe(b, src, dump) })
 		_ = dump.Kill()
 		filled := scratch("filled")
 		var r *seedcopy.Result
-		copyTime, copyCPU := measure(b, []int{src.Pid(), filled.Pid()}, func() {
+		copyTime, copyCPU := childtest.Measure(b, func() {
 			var snaps []*sql.Conn
 			for range 4 {
 				snaps = append(snaps, snapshot(b, db))
@@ -108,33 +106,4 @@ func pipe(b *testing.B, src, into *mysqld.Server) {
 	if err := dump.Wait(); err != nil {
 		b.Fatal(err)
 	}
-}
-
-// measure gives the time of do and the processor time of the servers, of ourselves and of
-// our children that ended meanwhile.
-func measure(b *testing.B, servers []int, do func()) (wall, cpu time.Duration) {
-	sum := func() (d time.Duration) {
-		for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-			var u syscall.Rusage
-			if err := syscall.Getrusage(who, &u); err != nil {
-				b.Fatal(err)
-			}
-			d += time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		}
-		for _, pid := range servers {
-			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil {
-				b.Fatal(err)
-			}
-			// The name, in parentheses, may hold blanks.
-			f := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-			user, _ := strconv.Atoi(f[11])
-			system, _ := strconv.Atoi(f[12])
-			d += time.Duration(user+system) * time.Second / 100
-		}
-		return d
-	}
-	cpu0, began := sum(), time.Now()
-	do()
-	return time.Since(began), sum() - cpu0
 }
