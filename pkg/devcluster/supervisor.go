@@ -135,6 +135,9 @@ func Supervise(ctx context.Context, o SuperviseOptions, w io.Writer) error {
 	c.say(Ready)
 	<-ctx.Done()
 	c.killAll()
+	// Before its folder goes: every 30 s etcd looks for old files to remove, and ends the whole
+	// process, with exit code 1 and a word only in its log, when the folder is not there.
+	c.etcd.Close()
 	// What root made in it, Down removes.
 	_ = os.RemoveAll(o.Data)
 	return nil

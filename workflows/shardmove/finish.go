@@ -109,6 +109,10 @@ func (m *Move) hook(ctx context.Context, name string, command []string) error {
 		"VIFL_SHARD="+m.id.String(), "VIFL_KEYSPACE="+m.keyspace, "VIFL_DATABASE="+m.shard.Database,
 		"VIFL_SIDE_A="+m.shard.Sides[config.SideA], "VIFL_SIDE_B="+m.shard.Sides[config.SideB])
 	if err := cmd.Run(); err != nil {
+		// The end of the context kills the program: "signal: killed" would hide who did it.
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
 		return fmt.Errorf("shard %s: the hook hooks.%s (%s): %w", m.show, name, command[0], err)
 	}
 	return nil
