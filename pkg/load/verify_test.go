@@ -42,12 +42,13 @@ func TestASwitchUnderLoadVerifies(t *testing.T) {
 	until(t, run, "writes on the legacy", func(s load.Summary) bool { return s.Acked > 200 })
 	run.Mark("switch")
 	f.switchOver(t)
-	at := time.Now()
 	acked := run.Snapshot().Acked
 	until(t, run, "writes on the landing", func(s load.Summary) bool { return s.Acked > acked+200 })
 	s := stop(t, run)
-	if s.Errors != 0 || s.Unknown != 0 || s.Windows[1].Longest.Tries < 2 || s.Windows[1].Longest.Started.After(at) {
-		t.Errorf("errors %v, unknown %d, longest %v", s.ErrorTexts, s.Unknown, s.Windows[1].Longest)
+	// That writers were turned away and looked again, not that the longest wait was one of
+	// theirs: on a busy machine a write that hangs in its only try can be longer.
+	if s.Errors != 0 || s.Unknown != 0 || s.Windows[1].Refused == 0 {
+		t.Errorf("errors %v, unknown %d, refused %d, longest %v", s.ErrorTexts, s.Unknown, s.Windows[1].Refused, s.Windows[1].Longest)
 	}
 	t.Log("\n" + s.Text())
 	r := f.mustVerify(t)
