@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -200,8 +201,15 @@ func Load(path string) (*Config, error) {
 	c := defaults()
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
-	if err := dec.Decode(c); err != nil {
+	switch err := dec.Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("configuration %s: found nothing in it, expected topo, vtctld, mains, shards …: see docs/config.md", path)
+	case err != nil:
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	// What stands behind a stray --- would be left out without a word.
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("configuration %s: found a second document (a line ---), expected one: remove the line", path)
 	}
 	c.path = path
 	if err := c.Validate(); err != nil {
@@ -261,6 +269,25 @@ func (c *Config) Validate() error {
 	}
 	if c.Landing.Database != "keyspace" && c.Landing.Database != "shard" {
 		add("landing.database: found %q, expected keyspace or shard", c.Landing.Database)
+	}
+	switch c.Landing.Durability {
+	case "none", "semi_sync", "cross_cell":
+	default:
+		add("landing.durability: found %q, expected none, semi_sync or cross_cell", c.Landing.Durability)
+	}
+	// A negative bound would be over before it began, or never.
+	for key, d := range map[string]time.Duration{
+		"max_lag": c.Limits.MaxLag, "max_age": c.Limits.MaxAge, "max_pause": c.Limits.MaxPause, "lock_timeout": c.Limits.LockTimeout,
+		"catch_up_timeout": c.Limits.CatchUpTimeout, "tablet_timeout": c.Limits.TabletTimeout, "max_replica_delay": c.Limits.MaxReplicaDelay,
+	} {
+		if d <= 0 {
+			add("limits.%s: found %s, expected a time above 0, such as 5s", key, d)
+		}
+	}
+	for key, n := range map[string]int{"seed_parallelism": c.Limits.SeedParallelism, "diff_parallelism": c.Limits.DiffParallelism} {
+		if n < 1 {
+			add("limits.%s: found %d, expected 1 or more", key, n)
+		}
 	}
 	if c.Landing.Tablets < 1 || (c.Landing.Durability == "semi_sync" && c.Landing.Tablets < 3) {
 		add("landing.tablets: found %d, expected 3 or more under semi_sync (two cannot fail over)", c.Landing.Tablets)

@@ -67,18 +67,23 @@ func TestLoad(t *testing.T) {
 
 func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
-		"an unknown key":          {"cells: [zone1]", "cells: [zone1]\nsells: [zone1]", "line 6: field sells not found"},
-		"a shard in hex":          {"shard: 0123", "shard: 0x7b", "found 'x', expected decimal digits"},
-		"a shard twice":           {"shard: 4567", "shard: 123", "0123 is given twice"},
-		"an address twice":        {"10.0.0.4:3306", "10.0.0.1:3306", "is already 0123 side a"},
-		"no port":                 {"10.0.0.4:3306", "10.0.0.4", `found "10.0.0.4", expected host:port`},
-		"a side c":                {`b: "10.0.0.4:3306"`, `c: "10.0.0.4:3306"`, `found "c", expected a and b`},
-		"two password sources":    {"password_env: VIFL_TEST_PASSWORD", "password_env: X, password_file: Y", "expected one"},
-		"a switch for all shards": {"WHERE shard = :shard AND side = :side", "", "does not use :shard"},
-		"two tablets":             {"landing: {", "landing: {tablets: 2, ", "found 2, expected 3 or more"},
-		"a template for nothing":  {"landing: {", "landing: {keyspace: legacy, ", "expected exactly one {shard}"},
-		"a tab":                   {"topo:", "\ttopo:", "line 2"},
-		"no shards":               {good[strings.Index(good, "shards:"):], "", "shards: none given"},
+		"an unknown key":           {"cells: [zone1]", "cells: [zone1]\nsells: [zone1]", "line 6: field sells not found"},
+		"a shard in hex":           {"shard: 0123", "shard: 0x7b", "found 'x', expected decimal digits"},
+		"a shard twice":            {"shard: 4567", "shard: 123", "0123 is given twice"},
+		"an address twice":         {"10.0.0.4:3306", "10.0.0.1:3306", "is already 0123 side a"},
+		"no port":                  {"10.0.0.4:3306", "10.0.0.4", `found "10.0.0.4", expected host:port`},
+		"a side c":                 {`b: "10.0.0.4:3306"`, `c: "10.0.0.4:3306"`, `found "c", expected a and b`},
+		"two password sources":     {"password_env: VIFL_TEST_PASSWORD", "password_env: X, password_file: Y", "expected one"},
+		"a switch for all shards":  {"WHERE shard = :shard AND side = :side", "", "does not use :shard"},
+		"two tablets":              {"landing: {", "landing: {tablets: 2, ", "found 2, expected 3 or more"},
+		"a template for nothing":   {"landing: {", "landing: {keyspace: legacy, ", "expected exactly one {shard}"},
+		"a durability with a typo": {"landing: {", "landing: {durability: semisink, ", `found "semisink", expected none, semi_sync`},
+		"a negative bound":         {"{max_age: 5m}", "{max_pause: -15s}", "limits.max_pause: found -15s"},
+		"no connection at all":     {"{max_age: 5m}", "{diff_parallelism: 0}", "limits.diff_parallelism: found 0"},
+		"a second document":        {"shards:", "---\nshards:", "found a second document"},
+		"an empty file":            {good, "", "found nothing in it"},
+		"a tab":                    {"topo:", "\ttopo:", "line 2"},
+		"no shards":                {good[strings.Index(good, "shards:"):], "", "shards: none given"},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)
 		if text == good {
