@@ -1,8 +1,9 @@
 package inspect
 
 import (
+	"encoding/binary"
 	"fmt"
-	"math"
+	"math/bits"
 	"strings"
 
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -10,7 +11,6 @@ import (
 	"vitess.io/vitess/go/vt/schema"
 
 	"github.com/vifl/vifl/pkg/position"
-	"github.com/vifl/vifl/pkg/stream/dump"
 )
 
 // MariaDB's own event types, which go-mysql names only in part.
@@ -40,32 +40,30 @@ type table struct {
 	ours bool
 }
 
-// event takes in the next event.
-func (r *reader) event(e *dump.Event) error {
-	if e.End.Pos > math.MaxUint32 && (r.at.Pos <= math.MaxUint32 || r.at.File != e.End.File) {
-		r.taint(Huge, "")
+// event takes in the next event. data is its body, without header and checksum.
+func (r *reader) event(h *replication.EventHeader, data []byte) error {
+	if int(h.EventType) != int(replication.HEARTBEAT_EVENT) && int(h.EventType) != heartbeatV2 && h.LogPos != 0 {
+		r.advance(h.LogPos)
 	}
-	if r.at.File != e.End.File {
-		clear(r.tables)
-	}
-	r.at = e.End
-	switch t, data := e.Type, e.Body; t {
-	case replication.ROTATE_EVENT:
-		r.settle()
+	switch t := h.EventType; t {
 	case replication.FORMAT_DESCRIPTION_EVENT, replication.PREVIOUS_GTIDS_EVENT, replication.STOP_EVENT:
 		clear(r.tables)
 		r.settle()
-	case replication.GTID_EVENT, replication.ANONYMOUS_GTID_EVENT, replication.GTID_TAGGED_LOG_EVENT:
+	case replication.HEARTBEAT_EVENT, heartbeatV2, replication.GTID_EVENT, replication.ANONYMOUS_GTID_EVENT, replication.GTID_TAGGED_LOG_EVENT:
 	case replication.XID_EVENT:
 		r.end()
 	case replication.QUERY_EVENT:
 		return r.query(data)
 	case replication.TABLE_MAP_EVENT:
 		return r.tableMap(data)
-	case replication.WRITE_ROWS_EVENTv0, replication.WRITE_ROWS_EVENTv1, replication.DELETE_ROWS_EVENTv0, replication.DELETE_ROWS_EVENTv1,
-		replication.UPDATE_ROWS_EVENTv0, replication.UPDATE_ROWS_EVENTv1,
-		replication.WRITE_ROWS_EVENTv2, replication.DELETE_ROWS_EVENTv2, replication.UPDATE_ROWS_EVENTv2:
-		return r.rows(t, data)
+	case replication.WRITE_ROWS_EVENTv0, replication.WRITE_ROWS_EVENTv1, replication.DELETE_ROWS_EVENTv0, replication.DELETE_ROWS_EVENTv1:
+		return r.rows(data, false, 1)
+	case replication.UPDATE_ROWS_EVENTv0, replication.UPDATE_ROWS_EVENTv1:
+		return r.rows(data, false, 2)
+	case replication.WRITE_ROWS_EVENTv2, replication.DELETE_ROWS_EVENTv2:
+		return r.rows(data, true, 1)
+	case replication.UPDATE_ROWS_EVENTv2:
+		return r.rows(data, true, 2)
 	case replication.PARTIAL_UPDATE_ROWS_EVENT:
 		return r.partialUpdate(data)
 	case replication.TRANSACTION_PAYLOAD_EVENT:
@@ -98,6 +96,32 @@ func (r *reader) event(e *dump.Event) error {
 	return nil
 }
 
+// heartbeatV2 is a heartbeat with a long position (MySQL 8.0.26); it is no event of the
+// binlog.
+const heartbeatV2 = 41
+
+// advance moves to the end of an event. The header has 32 bits for it: in a binlog of more
+// than 4 GiB they start over, and so do VReplication's positions.
+func (r *reader) advance(logPos uint32) {
+	high, low := r.at.Pos>>32, uint32(r.at.Pos)
+	if logPos < low && low-logPos > 1<<31 {
+		high++
+		r.at.Pos = high<<32 | uint64(logPos)
+		r.taint(Huge, "")
+		return
+	}
+	r.at.Pos = high<<32 | uint64(logPos)
+}
+
+// rotate moves to another file. The server also sends one, made up, before the first event.
+func (r *reader) rotate(file string, pos uint64) {
+	if file != r.at.File {
+		clear(r.tables)
+	}
+	r.at.File, r.at.Pos = file, pos
+	r.settle()
+}
+
 // settle notes a place between two transactions, unless one is open.
 func (r *reader) settle() {
 	if !r.begun {
@@ -122,11 +146,17 @@ func (r *reader) interleaved() {
 }
 
 func (r *reader) query(data []byte) error {
-	q, err := dump.ParseQuery(data, false)
-	if err != nil {
-		return fmt.Errorf("binlog at %s: %w", r.at, err)
+	// thread id 4, execution time 4, length of the database's name 1, error 2, length of
+	// the status variables 2.
+	const head = 13
+	if len(data) < head {
+		return fmt.Errorf("binlog at %s: a query event of %d bytes", r.at, len(data))
 	}
-	defaultDatabase, sql := q.Database, q.SQL
+	n, vars := int(data[8]), int(binary.LittleEndian.Uint16(data[11:]))
+	if len(data) < head+vars+n+1 {
+		return fmt.Errorf("binlog at %s: a query event of %d bytes, expected more than %d", r.at, len(data), head+vars+n)
+	}
+	defaultDatabase, sql := string(data[head+vars:head+vars+n]), string(data[head+vars+n+1:])
 	class, kind := Statement(sql, defaultDatabase, r.database)
 	hidden := strings.HasPrefix(sql, "#")
 	switch class {
@@ -162,13 +192,25 @@ func (r *reader) query(data []byte) error {
 	return nil
 }
 
+// tableMap reads: table id 6, flags 2, then name of the database and of the table, each
+// with its length before and a zero behind.
 func (r *reader) tableMap(data []byte) error {
-	m, _, err := dump.ParseTableName(data)
-	if err != nil {
-		return fmt.Errorf("binlog at %s: %w", r.at, err)
+	short := fmt.Errorf("binlog at %s: a table map of %d bytes", r.at, len(data))
+	if len(data) < 9 {
+		return short
 	}
-	t := table{name: m.Table, ours: strings.EqualFold(m.Database, r.database)}
-	r.tables[m.ID] = t
+	id := tableID(data)
+	n := int(data[8])
+	if len(data) < 9+n+2 {
+		return short
+	}
+	db, rest := string(data[9:9+n]), data[9+n+1:]
+	m := int(rest[0])
+	if len(rest) < 1+m {
+		return short
+	}
+	t := table{name: string(rest[1 : 1+m]), ours: strings.EqualFold(db, r.database)}
+	r.tables[id] = t
 	if !t.ours {
 		return nil
 	}
@@ -181,35 +223,80 @@ func (r *reader) tableMap(data []byte) error {
 	return nil
 }
 
-// rows looks at which columns a row event has.
-func (r *reader) rows(kind replication.EventType, data []byte) error {
-	rows, err := dump.ParseRows(kind, data)
-	if err != nil {
-		return fmt.Errorf("binlog at %s: %w", r.at, err)
+func tableID(data []byte) uint64 {
+	return uint64(binary.LittleEndian.Uint32(data)) | uint64(binary.LittleEndian.Uint16(data[4:]))<<32
+}
+
+// rows looks at which columns a row event has: table id 6, flags 2, in version 2 extra data
+// with its length (itself included) before, the number of columns, one bit map per image.
+func (r *reader) rows(data []byte, v2 bool, images int) error {
+	short := fmt.Errorf("binlog at %s: a row event of %d bytes", r.at, len(data))
+	if len(data) < 10 {
+		return short
 	}
-	t, known := r.tables[rows.TableID]
-	if rows.StatementEnds {
+	id, flags, rest := tableID(data), binary.LittleEndian.Uint16(data[6:]), data[8:]
+	t, known := r.tables[id]
+	const statementEnds = 1
+	if flags&statementEnds != 0 {
 		clear(r.tables) // they are sent again with every statement
 	}
-	switch {
-	case rows.Dummy:
-		return nil
-	case !known:
+	if id == 0x00ffffff {
+		return nil // says only that the statement ends
+	}
+	if !known {
 		return fmt.Errorf("binlog at %s: rows of a table that no event named before: the position is not between two transactions", r.at)
-	case t.ours && rows.Missing > 0:
-		r.taint(PartialImage, fmt.Sprintf("table %s: %d of %d columns", t.name, rows.Columns-rows.Missing, rows.Columns))
+	}
+	if !t.ours {
+		return nil
+	}
+	if v2 {
+		extra := int(binary.LittleEndian.Uint16(rest))
+		if extra < 2 || len(rest) < extra+1 {
+			return short
+		}
+		rest = rest[extra:]
+	}
+	columns, n := packedInt(rest)
+	if n == 0 {
+		return short
+	}
+	rest = rest[n:]
+	width := (columns + 7) / 8
+	if len(rest) < images*width {
+		return short
+	}
+	for i := range images {
+		have := 0
+		for _, b := range rest[i*width : (i+1)*width] {
+			have += bits.OnesCount8(b)
+		}
+		if have < columns {
+			r.taint(PartialImage, fmt.Sprintf("table %s: %d of %d columns", t.name, have, columns))
+			return nil
+		}
 	}
 	return nil
 }
 
 func (r *reader) partialUpdate(data []byte) error {
-	id, err := dump.TableID(data)
-	if err != nil {
-		return fmt.Errorf("binlog at %s: %w", r.at, err)
+	if len(data) < 8 {
+		return fmt.Errorf("binlog at %s: a row event of %d bytes", r.at, len(data))
 	}
-	t, known := r.tables[id]
+	t, known := r.tables[tableID(data)]
 	if !known || t.ours {
 		r.taint(PartialUpdate, "table "+t.name+": binlog_row_value_options is PARTIAL_JSON in a session")
 	}
 	return nil
+}
+
+// packedInt is MySQL's length-encoded number and how many bytes it took; 0 bytes when it is
+// cut off. A table has at most 4,096 columns, so that the longer forms do not occur.
+func packedInt(b []byte) (v, n int) {
+	switch {
+	case len(b) >= 1 && b[0] < 0xfb:
+		return int(b[0]), 1
+	case len(b) >= 3 && b[0] == 0xfc:
+		return int(binary.LittleEndian.Uint16(b[1:])), 3
+	}
+	return 0, 0
 }

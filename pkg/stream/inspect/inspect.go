@@ -17,24 +17,38 @@ package inspect
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"net"
 	"sync"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
+
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/position"
-	"github.com/vifl/vifl/pkg/stream/dump"
 )
 
 const (
 	// maxTaints are kept in full. One is enough to refuse; more only help to find the cause.
 	maxTaints = 100
+	// heartbeat is how often an idle server says that it is still there; silence for
+	// silence ends the connection.
+	heartbeat = 2 * time.Second
+	silence   = 15 * time.Second
 	// retryDelay lies between two attempts to reach the server.
 	retryDelay = time.Second
 )
 
 // ErrGone is returned when the binlog that is needed is not there any more.
-var ErrGone = dump.ErrGone
+var ErrGone = errors.New("the binlog is not there any more")
 
 // Inspector reads one server's binlog. Run it once; the other methods may be called at the
 // same time, before and after.
@@ -65,6 +79,9 @@ func New(target mysqlconn.Target, server, database string, from position.FilePos
 	if from.Server != server {
 		return nil, fmt.Errorf("%s: inspecting from %s: the position is of server %s, expected %s", target, from, from.Server, server)
 	}
+	if from.Pos > math.MaxUint32 {
+		return nil, fmt.Errorf("%s: inspecting from %s: a replica cannot start behind 4 GiB in a binlog", target, from)
+	}
 	if database == "" {
 		return nil, fmt.Errorf("%s: inspecting: no database given", target)
 	}
@@ -92,7 +109,7 @@ func (i *Inspector) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if dump.IsPermanent(err) {
+		if final(err) {
 			return err
 		}
 		select {
@@ -103,19 +120,152 @@ func (i *Inspector) follow(ctx context.Context) error {
 	}
 }
 
+// permanent marks an error that trying again does not mend.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+func final(err error) bool {
+	var p permanent
+	return errors.As(err, &p)
+}
+
 // once follows the binlog over one connection, until it breaks.
 func (i *Inspector) once(ctx context.Context) error {
 	i.mu.Lock()
 	from := i.resume
 	i.mu.Unlock()
-	r := &reader{database: i.database, at: from, boundary: from, tables: map[uint64]table{}}
-	r.taint = func(kind Kind, detail string) { i.found(r.at, kind, detail) }
-	err := dump.Source{Target: i.target, Server: i.server}.Follow(ctx, from, func(e *dump.Event) error {
-		if err := r.event(e); err != nil {
-			return dump.Permanent(err)
-		}
-		i.publish(r.at, r.boundary)
-		return nil
+	id, err := i.unusedServerID(ctx)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	h := &handler{i: i, r: &reader{database: i.database, at: from, boundary: from, tables: map[uint64]table{}}}
+	h.r.taint = h.found
+	syncer := replication.NewBinlogSyncer(replication.BinlogSyncerConfig{
+		ServerID: id, Flavor: mysql.MySQLFlavor, Host: i.target.Host, Port: uint16(i.target.Port),
+		User: i.target.User, Password: i.target.Password.Reveal(), Localhost: "vifl",
+		RawModeEnabled: true, DisableRetrySync: true, HeartbeatPeriod: heartbeat, ReadTimeout: silence,
+		Logger: slog.New(slog.DiscardHandler), Option: i.sameServer, Dialer: i.dial,
+		SynchronousEventHandler: h,
 	})
-	return fmt.Errorf("inspecting: %w", err)
+	streamer, err := syncer.StartSync(mysql.Position{Name: from.File, Pos: uint32(from.Pos)})
+	if err != nil {
+		syncer.Close()
+		return i.explain(from, err)
+	}
+	go func() {
+		_, err := streamer.GetEvent(ctx)
+		ended <- err
+	}()
+	err = <-ended
+	syncer.Close()
+	return i.explain(from, err)
+}
+
+func (i *Inspector) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if i.target.Socket != "" {
+		network, addr = "unix", i.target.Socket
+	}
+	return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
+}
+
+// sameServer is asked on the very connection that the events will come over.
+func (i *Inspector) sameServer(c *client.Conn) error {
+	r, err := c.Execute("select @@global.server_uuid")
+	if err != nil {
+		return err
+	}
+	got, err := r.GetString(0, 0)
+	if err != nil {
+		return err
+	}
+	if got != i.server {
+		return permanent{fmt.Errorf("found server_uuid %s, expected %s: it is another server than the stream was started from", got, i.server)}
+	}
+	return nil
+}
+
+// explain names the server and tells what waiting does not mend.
+func (i *Inspector) explain(from position.FilePos, err error) error {
+	// go-mysql wraps with a trace that errors.As goes through, except for our own type.
+	var p permanent
+	if errors.As(err, &p) {
+		return permanent{fmt.Errorf("%s: inspecting the binlog from %s: %w", i.target, from, p.error)}
+	}
+	wrapped := fmt.Errorf("%s: inspecting the binlog from %s: %w", i.target, from, err)
+	var me *mysql.MyError
+	if !errors.As(err, &me) {
+		return wrapped
+	}
+	switch me.Code {
+	case 1236: // ER_SOURCE_FATAL_ERROR_READING_BINLOG
+		return permanent{fmt.Errorf("%s: inspecting the binlog from %s: %w: %s: seed the landing again", i.target, from, ErrGone, me.Message)}
+	case mysql.ER_ACCESS_DENIED_ERROR, mysql.ER_SPECIFIC_ACCESS_DENIED_ERROR, mysql.ER_DBACCESS_DENIED_ERROR:
+		return permanent{fmt.Errorf("%s: inspecting the binlog: the server turned the account %q away: %w: it needs REPLICATION SLAVE", i.target, i.target.User, err)}
+	}
+	return wrapped
+}
+
+// unusedServerID is a random one that no replica of the server uses: the server ends the
+// older of two replicas with the same. Ids of Vitess' tablets and of DBAs are small.
+func (i *Inspector) unusedServerID(ctx context.Context) (uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	db, err := mysqlconn.Connect(ctx, i.target)
+	if err != nil {
+		if mysqlconn.IsAccessDenied(err) {
+			return 0, permanent{err}
+		}
+		return 0, err
+	}
+	defer db.Close()
+	used, err := replicaIDs(ctx, db)
+	if err != nil {
+		return 0, mysqlconn.Explain(i.target, err)
+	}
+	for {
+		var b [4]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return 0, fmt.Errorf("random server id: %w", err)
+		}
+		id := binary.LittleEndian.Uint32(b[:]) | 1<<31
+		if !used[id] {
+			return id, nil
+		}
+	}
+}
+
+func replicaIDs(ctx context.Context, db *sql.DB) (map[uint32]bool, error) {
+	used := map[uint32]bool{}
+	var own uint32
+	if err := db.QueryRowContext(ctx, "select @@global.server_id").Scan(&own); err != nil {
+		return nil, err
+	}
+	used[own] = true
+	rows, err := db.QueryContext(ctx, "show replicas")
+	if mysqlconn.Number(err) == 1064 { // before 8.0.22
+		rows, err = db.QueryContext(ctx, "show slave hosts")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		var id uint32
+		rest := make([]any, len(columns))
+		rest[0] = &id
+		for n := 1; n < len(rest); n++ {
+			rest[n] = new(sql.RawBytes)
+		}
+		if err := rows.Scan(rest...); err != nil {
+			return nil, err
+		}
+		used[id] = true
+	}
+	return used, rows.Err()
 }

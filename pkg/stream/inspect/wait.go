@@ -4,23 +4,50 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-mysql-org/go-mysql/replication"
+
 	"github.com/vifl/vifl/pkg/position"
 )
 
+// handler hands the events of one connection to the reader and publishes where it is.
+type handler struct {
+	i *Inspector
+	r *reader
+}
+
+// HandleEvent is called for each event in order.
+func (h *handler) HandleEvent(e *replication.BinlogEvent) error {
+	switch ev := e.Event.(type) {
+	case *replication.RotateEvent:
+		h.r.rotate(string(ev.NextLogName), ev.Position)
+	case *replication.GenericEvent:
+		if err := h.r.event(e.Header, ev.Data); err != nil {
+			return permanent{err}
+		}
+	default: // the format description, which go-mysql decodes in any case
+		if err := h.r.event(e.Header, nil); err != nil {
+			return permanent{err}
+		}
+	}
+	h.i.publish(h.r.at, h.r.boundary)
+	return nil
+}
+
 // found notes a taint. Events behind the last transaction's end are read a second time
 // after a connection broke; a taint among them is noted once.
-func (i *Inspector) found(at position.FilePos, kind Kind, detail string) {
+func (h *handler) found(kind Kind, detail string) {
+	i := h.i
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if c, err := position.Compare(at, i.last); !i.last.IsZero() && err == nil && c <= 0 {
+	if c, err := position.Compare(h.r.at, i.last); !i.last.IsZero() && err == nil && c <= 0 {
 		return
 	}
-	i.last = at
+	i.last = h.r.at
 	if len(i.taints) == maxTaints {
 		i.more++
 		return
 	}
-	i.taints = append(i.taints, Taint{Position: at, Kind: kind, Detail: detail})
+	i.taints = append(i.taints, Taint{Position: h.r.at, Kind: kind, Detail: detail})
 }
 
 func (i *Inspector) publish(at, resume position.FilePos) {
