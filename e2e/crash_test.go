@@ -1,8 +1,13 @@
 package e2e
 
 import (
+	"bytes"
 	"database/sql"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/vifl/vifl/pkg/shardid"
@@ -18,15 +23,49 @@ func killedAt(t *testing.T, step string, args ...string) {
 	}
 }
 
-// TestKilledInEachStep kills the command once in each step of a move, seeded by clone, and
-// runs it again. At the end the shard has been moved, and every acknowledged write is where it
-// must be.
+// serving runs vifl serve for a shard until kill (SIGKILL) is called, or the test ends.
+func serving(t *testing.T, shard string) (kill func()) {
+	t.Helper()
+	cmd := exec.Command(fleet.vifl, "serve", shard)
+	cmd.Env = append(os.Environ(), "VIFL_CONFIG="+fleet.cfg.Path())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	kill = func() {
+		once.Do(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			t.Logf("vifl serve %s:\n%s", shard, said.String())
+		})
+	}
+	t.Cleanup(kill)
+	return kill
+}
+
+// TestKilledInEachStep kills the command once in each step of a move, seeded by clone and
+// followed by vifl's own stream, and runs it again. At the end the shard has been moved, and
+// every acknowledged write is where it must be.
+//
+// The shard's transactions are compressed, which Vitess' own stream would lose.
 func TestKilledInEachStep(t *testing.T) {
 	const shard = shardid.ID(4567)
 	a, b := side(t, shard, "a"), side(t, shard, "b")
+	for _, s := range []*sql.DB{a, b} {
+		exec1(t, s, "SET GLOBAL binlog_transaction_compression = ON")
+	}
 	w := startLoad(t, shard, 30)
 
-	must(t, "preflight", "4567")
+	if r := vifl(t, "preflight", "4567", "--stream", "vreplication"); r.code != 3 || !strings.Contains(r.stdout, "--stream binlog") {
+		t.Errorf("preflight of compressed transactions for a stream that loses them: %s", r)
+	}
+	picked := decode[struct{ Stream, Why string }](t, must(t, "--output", "json", "preflight", "4567"))
+	if picked.Stream != "binlog" || !strings.Contains(picked.Why, "4567 side a has binlog_transaction_compression=ON") {
+		t.Errorf("preflight picked %+v, expected the binlog stream for the compression", picked)
+	}
 	if r := vifl(t, "seed", "4567", "--method", "clone"); r.code != 3 || !strings.Contains(r.stderr, "4567 side a") || !strings.Contains(r.stderr, "INSTALL PLUGIN clone") {
 		t.Errorf("a clone from a server without the plugin, expected a refusal with the remedy: %s", r)
 	}
@@ -39,10 +78,13 @@ func TestKilledInEachStep(t *testing.T) {
 	}
 	killedAt(t, "sync start/stream made", "sync", "start", "4567")
 	must(t, "sync", "start", "4567")
+	kill := serving(t, "4567")
 	for _, step := range []string{"diff/stream stopped", "diff/compared"} {
 		killedAt(t, step, "diff", "4567")
 	}
+	kill()
 	must(t, "diff", "4567")
+	serving(t, "4567")
 
 	// Up to the point of no undo the next command takes everything back.
 	for _, step := range []string{

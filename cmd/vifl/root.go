@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 refused by a guard, 4 differences found
 		a.newConfigCommand(), a.newShardsCommand(),
 		a.newPreflightCommand(), a.newSeedCommand(), newSeedChildCommand(), a.newSyncCommand(), a.newDiffCommand(),
 		a.newRehearseCommand(), a.newCutoverCommand(), a.newRollbackCommand(), a.newCompleteCommand(), a.newAbortCommand(), a.newThawCommand(),
-		a.newStatusCommand(), a.newHistoryCommand(), a.newCertCommand(), a.newHoldCommand(), a.newUnholdCommand(),
+		a.newStatusCommand(), a.newHistoryCommand(), a.newCertCommand(), a.newHoldCommand(), a.newUnholdCommand(), a.newServeCommand(),
 	)
 	return root
 }

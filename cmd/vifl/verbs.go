@@ -13,14 +13,27 @@ import (
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/seed"
 	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
 func (a *app) newPreflightCommand() *cobra.Command {
-	return &cobra.Command{
+	var stream string
+	cmd := &cobra.Command{
 		Use: "preflight SHARD", Short: "look whether a shard can be moved; changes nothing on any server", Args: oneShard,
+		PreRunE: func(*cobra.Command, []string) error {
+			switch stream {
+			case "auto", state.VReplication, state.Binlog:
+				return nil
+			}
+			return usageError{fmt.Errorf("--stream: found %q, expected auto, %s or %s", stream, state.VReplication, state.Binlog)}
+		},
 		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
-			report, err := m.Preflight(ctx)
+			want := stream
+			if want == "auto" {
+				want = ""
+			}
+			report, err := m.Preflight(ctx, want)
 			if report != nil {
 				if perr := a.print(report, func(w io.Writer) {
 					fmt.Fprintf(w, "preflight of %s\n", m.Show())
@@ -33,6 +46,8 @@ func (a *app) newPreflightCommand() *cobra.Command {
 			return err
 		}),
 	}
+	cmd.Flags().StringVar(&stream, "stream", "auto", "what keeps the landing in step: auto (picked, the reason is said), vreplication (Vitess' own) or binlog (vifl's own)")
+	return cmd
 }
 
 // printFindings shows what is not in order in full and the rest as one line each.
@@ -93,7 +108,9 @@ func (a *app) newSyncCommand() *cobra.Command {
 			if s.Message != "" {
 				fmt.Fprintf(w, "message: %s\n", s.Message)
 			}
-			fmt.Fprintf(w, "binlog inspected up to %s: %d event(s) that the stream loses\n", s.Inspected, len(s.Taints))
+			if s.Inspected != "" {
+				fmt.Fprintf(w, "binlog inspected up to %s: %d event(s) that the stream loses\n", s.Inspected, len(s.Taints))
+			}
 			for _, t := range s.Taints {
 				fmt.Fprintf(w, "  tainted at %s: %s: %s\n", t.Position, t.Kind, t.Detail)
 			}

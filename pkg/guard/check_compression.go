@@ -1,5 +1,5 @@
 package guard
 
 func compression(f *Facts) []Finding {
-	return variable(f, "binlog_transaction_compression", []string{"OFF", "0", ""}, refuse, "the stream drops compressed transactions without a word")
+	return vreplicationOnly(f, "binlog_transaction_compression", []string{"OFF", "0", ""}, "the stream drops compressed transactions without a word")
 }

@@ -1,5 +1,11 @@
 package guard
 
+import "github.com/vifl/vifl/pkg/state"
+
 func rowValueOptions(f *Facts) []Finding {
-	return variable(f, "binlog_row_value_options", []string{""}, refuse, "updates of JSON are logged in part, and the stream loses them")
+	why := "updates of JSON are logged in part, and the stream loses them"
+	if f.Stream == state.Binlog {
+		why = "updates of JSON are logged in part, and the stream stops at them"
+	}
+	return variable(f, "binlog_row_value_options", []string{""}, refuse, why)
 }

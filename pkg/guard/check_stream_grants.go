@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"github.com/vifl/vifl/pkg/state"
 )
 
 var streamPrivileges = []string{"SELECT", "RELOAD", "LOCK TABLES", "REPLICATION SLAVE", "REPLICATION CLIENT"}
@@ -12,6 +14,9 @@ var streamPrivileges = []string{"SELECT", "RELOAD", "LOCK TABLES", "REPLICATION 
 // tablets' own file, so a server without the usual name is a warning.
 func streamGrants(f *Facts) []Finding {
 	return onSides(f, func(s *Side) []Finding {
+		if f.Stream == state.Binlog {
+			return good(s.Name, "the binlog stream reads as vifl's own account")
+		}
 		if s.AccountsErr != nil {
 			return blind(s.Name, s.AccountsErr, "GRANT SELECT ON *.* TO "+s.Account)
 		}

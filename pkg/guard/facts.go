@@ -32,6 +32,8 @@ type Facts struct {
 	// StreamAccount is the user name that the tablets connect as; it stands in their own
 	// configuration file, which is not here.
 	StreamAccount string
+	// Stream is the kind of stream that the shard shall be moved by.
+	Stream string
 }
 
 // Side is what one legacy server says of itself.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/legacy"
+	"github.com/vifl/vifl/pkg/state"
 )
 
 func faults() []fault {
@@ -72,8 +73,11 @@ func faults() []fault {
 		format("MIXED"),
 		onA(fault{want: "P16!", says: "binlog_row_image"}, "binlog_row_image", "'NOBLOB'", "'FULL'"),
 		onA(fault{want: "P17!", says: "PARTIAL_JSON"}, "binlog_row_value_options", "'PARTIAL_JSON'", "''"),
-		onA(fault{want: "P18!"}, "binlog_transaction_compression", "ON", "OFF"),
-		onA(fault{want: "P19!"}, "binlog_rows_query_log_events", "ON", "OFF"),
+		onA(fault{want: "P18!", says: "vifl preflight 0123 --stream binlog", picks: state.Binlog}, "binlog_transaction_compression", "ON", "OFF"),
+		onA(fault{stream: state.Binlog, picks: state.Binlog}, "binlog_transaction_compression", "ON", "OFF"),
+		onA(fault{want: "P17!", says: "stops at them", stream: state.Binlog}, "binlog_row_value_options", "'PARTIAL_JSON'", "''"),
+		{name: "no account for the stream that needs none", stream: state.Binlog, a: []string{"SET sql_log_bin=0", "RENAME USER vifl_stream@'%' TO vs@'%'"}, undoA: []string{"SET sql_log_bin=0", "RENAME USER vs@'%' TO vifl_stream@'%'"}},
+		onA(fault{want: "P19!", picks: state.Binlog}, "binlog_rows_query_log_events", "ON", "OFF"),
 		{name: "a replication filter", want: "P22!", says: "slack.files", b: []string{"STOP REPLICA SQL_THREAD", "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE=(slack.files)", "START REPLICA"}, undoB: []string{"STOP REPLICA SQL_THREAD", "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE=()", "START REPLICA"}},
 		onA(fault{want: "P24!", says: "SET PERSIST binlog_expire_logs_seconds"}, "binlog_expire_logs_seconds", "60", "2592000"),
 		onA(fault{want: "P24?"}, "binlog_expire_logs_seconds", "1200", "2592000"),

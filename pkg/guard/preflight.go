@@ -3,6 +3,8 @@ package guard
 import (
 	"fmt"
 	"strings"
+
+	"github.com/vifl/vifl/pkg/state"
 )
 
 // check is one preflight check: a pure function over the facts. It lives in a file of its
@@ -140,6 +142,26 @@ func variable(f *Facts, name string, wants []string, finding func(server, found,
 		}
 		return finding(s.Name, name+"="+got+": "+why, name+"="+wants[0], fmt.Sprintf("SET PERSIST %s=%s on %s, and let sessions that have it otherwise reconnect", name, quoteValue(wants[0]), s.Name))
 	})
+}
+
+// vreplicationOnly is a setting that only Vitess' stream cannot live with.
+func vreplicationOnly(f *Facts, name string, wants []string, why string) []Finding {
+	if f.Stream == state.Binlog {
+		return onSides(f, func(s *Side) []Finding {
+			got, has := s.Vars[name]
+			if !has {
+				return good(s.Name, "no %s", name)
+			}
+			return good(s.Name, "%s=%s, which the binlog stream reads", name, got)
+		})
+	}
+	out := variable(f, name, wants, refuse, why)
+	for i := range out {
+		if out[i].Level == Refuse {
+			out[i].Remedy += fmt.Sprintf("; or move the shard by the other stream: vifl preflight %s --stream binlog", f.Shard.Number.ID)
+		}
+	}
+	return out
 }
 
 func quoteValue(v string) string {

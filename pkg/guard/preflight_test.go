@@ -12,6 +12,7 @@ import (
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/mysqld"
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
+	"github.com/vifl/vifl/pkg/state"
 )
 
 // site is a shard as a fleet has it: a pair, and mains. odd and filtered are servers with
@@ -96,6 +97,8 @@ type fault struct {
 	undoMains  []string
 	edit       func(*site, *config.Config, *config.Shard)
 	facts      func(*Facts)
+	stream     string // to move it by, when it is not the one that PickStream picks
+	picks      string // what PickStream picks; empty: Vitess' own
 	want       string
 	says       string // in one of the findings
 	alsoOthers bool   // more may be said: the fault is a whole other server
@@ -137,6 +140,15 @@ func TestPreflight(t *testing.T) {
 			}
 			if c.facts != nil {
 				c.facts(facts)
+			}
+			if c.picks == "" {
+				c.picks = state.VReplication
+			}
+			if picked, why := PickStream(facts); picked != c.picks || why == "" || picked == state.Binlog && !strings.Contains(why, "0123 side a has "+c.name) {
+				t.Errorf("picked the stream %s (%s), expected %s", picked, why, c.picks)
+			}
+			if facts.Stream = c.stream; c.stream == "" {
+				facts.Stream = state.VReplication
 			}
 			found := Preflight(facts)
 			got := map[string]bool{}

@@ -18,8 +18,8 @@ func (s *scratch) open(ctx context.Context, user string) (*sql.DB, error) {
 	return mysqlconn.Connect(ctx, s.target(user, ""), mysqlconn.WithParam("sql_log_bin", "0"), func(c *mysql.Config) { c.MultiStatements = true })
 }
 
-// landingGrants are what vifl may do on a landing's server: read everything, and write its
-// own database. docs/accounts.md lists them.
+// landingGrants are what vifl may do on a landing's server: read everything, write its own
+// database, and the shard's rows, which its own stream does. docs/accounts.md lists them.
 var landingGrants = []string{
 	"GRANT SELECT, PROCESS, REPLICATION CLIENT, SHOW VIEW ON *.* TO %s",
 	"GRANT XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO %s",
@@ -28,7 +28,7 @@ var landingGrants = []string{
 
 // makeAccounts makes Vitess' accounts, by its own script, and vifl's. The script also
 // removes anonymous accounts and root over the network.
-func (s *scratch) makeAccounts(ctx context.Context, admin string, landing mysqlconn.Account) error {
+func (s *scratch) makeAccounts(ctx context.Context, admin, database string, landing mysqlconn.Account) error {
 	db, err := s.open(ctx, admin)
 	if err != nil {
 		return err
@@ -48,6 +48,9 @@ func (s *scratch) makeAccounts(ctx context.Context, admin string, landing mysqlc
 	for _, g := range landingGrants {
 		statements = append(statements, fmt.Sprintf(g, account))
 	}
+	// In the name of a database in a GRANT, _ and % stand for others.
+	pattern := "`" + strings.NewReplacer("`", "``", `\`, `\\`, "_", `\_`, "%", `\%`).Replace(database) + "`"
+	statements = append(statements, "GRANT INSERT, UPDATE, DELETE ON "+pattern+".* TO "+account)
 	for _, q := range statements {
 		if _, err := conn.ExecContext(ctx, q); err != nil {
 			return fmt.Errorf("%s: make the account %s: %w", s.name, landing.User, err)

@@ -64,7 +64,7 @@ func (j *job) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.makeAccounts(ctx, "root", j.spec.Landing); err != nil {
+	if err := s.makeAccounts(ctx, "root", j.spec.Database, j.spec.Landing); err != nil {
 		return err
 	}
 	return j.record(ctx, digest)

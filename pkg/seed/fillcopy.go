@@ -35,7 +35,7 @@ func (j *job) copy(ctx context.Context) error {
 	if err := s.start(ctx, loadSettings(j.bufferPool(need))...); err != nil {
 		return err
 	}
-	if err := s.makeAccounts(ctx, "root", j.spec.Landing); err != nil {
+	if err := s.makeAccounts(ctx, "root", j.spec.Database, j.spec.Landing); err != nil {
 		return err
 	}
 	j.enter(PhaseCut, "opening snapshots on "+src.Target().String())

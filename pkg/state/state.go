@@ -96,6 +96,12 @@ type Seed struct {
 	Seconds      float64          `json:"seconds"`
 }
 
+// Kinds of streams.
+const (
+	VReplication = "vreplication" // Vitess' own, from an external MySQL by file and offset
+	Binlog       = "binlog"       // vifl's own
+)
+
 // Stream is the stream that keeps the landing in step.
 type Stream struct {
 	Kind       string           `json:"kind"`

@@ -40,7 +40,7 @@ func (m *Move) certify(ctx context.Context, doc *state.Shard, cut *legacy.Cut, c
 	c := &cert.Certificate{
 		Shard: m.id, A: server(idA), B: server(idB), StreamedUUID: idA.ServerUUID, Cut: cut.Position, Inspected: cut.Position,
 		Landing:      cert.Landing{Keyspace: m.keyspace, PrimaryAlias: primary.Alias, PrimaryUUID: primary.ServerUUID},
-		Stream:       cert.Stream{ID: st.ID, Source: m.cfg.ExternalConnection(m.id, config.SideA), Start: st.StartPosition},
+		Stream:       cert.Stream{ID: st.ID, Source: m.streamSource(doc), Start: st.StartPosition},
 		SchemaSource: tables.Digest(), SchemaTarget: target.Digest(),
 		CutAt: cutAt, Finished: time.Now(), Version: Version,
 		Differing: result.Differing(), Drift: cert.Drift{Rows: drift.Rows, Differing: drift.Differing()},

@@ -80,7 +80,9 @@ type Move struct {
 	source   mysqlconn.Target // the side that the stream follows
 
 	fleet    *vitess.Fleet
+	ownFleet bool // the fleet's connections end with the move
 	landing  *vitess.Landing
+	primary  *primaryPool
 	store    *state.Store
 	reporter Reporter
 	pauses   engine.Pauses
@@ -96,11 +98,23 @@ func Open(ctx context.Context, cfg *config.Config, id shardid.ID, r Reporter) (*
 	if err != nil {
 		return nil, err
 	}
-	source, err := cfg.SideTarget(shard, streamSide)
+	fleet, err := vitess.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := vitess.Open(ctx, cfg)
+	m, err := open(ctx, cfg, fleet, shard, r)
+	if err != nil {
+		fleet.Close()
+		return nil, err
+	}
+	m.ownFleet = true
+	return m, nil
+}
+
+// open makes a move on a fleet that is connected to, and stays its caller's.
+func open(ctx context.Context, cfg *config.Config, fleet *vitess.Fleet, shard config.Shard, r Reporter) (*Move, error) {
+	id := shard.Number.ID
+	source, err := cfg.SideTarget(shard, streamSide)
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +123,8 @@ func Open(ctx context.Context, cfg *config.Config, id shardid.ID, r Reporter) (*
 		cfg:    cfg, id: id, shard: shard, keyspace: cfg.Landing.Keyspace.Keyspace(id), show: cfg.Landing.Keyspace.Show(id),
 		fleet: fleet, reporter: r, pauses: pausesFromEnvironment(), sides: map[string]*legacy.Server{},
 	}
-	m.landing = fleet.Landing(m.keyspace)
+	m.landing, m.primary = fleet.Landing(m.keyspace), &primaryPool{m: m}
 	if m.store, err = state.Open(ctx, fleet.Topo()); err != nil {
-		fleet.Close()
 		return nil, err
 	}
 	return m, nil
@@ -125,7 +138,10 @@ func (m *Move) Close() {
 	if m.maps != nil {
 		_ = m.maps.Close()
 	}
-	m.fleet.Close()
+	m.primary.close()
+	if m.ownFleet {
+		m.fleet.Close()
+	}
 }
 
 // Show is how people see the shard: 0123 (legacy_0123).
@@ -284,7 +300,10 @@ func (m *Move) locked(ctx context.Context, verb engine.Verb, run func(context.Co
 	}); err != nil {
 		return err
 	}
+	doc := lease.Doc()
+	stopWork := m.work(lctx, &doc)
 	what, err := run(lctx, lease)
+	stopWork()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	event := state.Event{Verb: string(verb), From: from, To: to, What: what, Millis: float64(time.Since(start).Microseconds()) / 1000}

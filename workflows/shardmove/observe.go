@@ -32,7 +32,7 @@ func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) 
 		Shard: m.id, Template: m.cfg.Landing.Keyspace, Keyspace: m.keyspace, Database: m.shard.Database, Now: time.Now(),
 		Confirm: o.Confirm, MaxAge: m.cfg.Limits.MaxAge, MaxLag: m.cfg.Limits.MaxLag,
 		Certificate: doc.Certificate, CertificateVoid: doc.CertificateVoid,
-		WantTablets: m.cfg.Landing.Tablets, Connection: m.cfg.ExternalConnection(m.id, streamSide),
+		WantTablets: m.cfg.Landing.Tablets, Connection: m.streamSource(doc),
 		Legacy: before, Vitess: after, PreparedXA: map[string][]string{}, Piercing: map[string][]string{}, Lag: -1,
 	}
 	if o.MaxAge > 0 {
@@ -176,13 +176,19 @@ func (m *Move) observeStream(ctx context.Context, doc *state.Shard, out *guard.O
 		return 0, err
 	}
 	out.Stream = guard.Stream{State: string(st.State), Message: st.Message, ID: st.ID, Source: st.Source, Start: st.StartPosition, Taints: len(doc.Stream.Taints)}
+	// Ids of the two kinds are not of one kind: every stream of Vitess' is somebody else's
+	// where ours is none of them.
+	own := doc.Stream.ID
+	if doc.Stream.Kind != state.VReplication {
+		own = 0
+	}
 	// Measuring the lag writes a heartbeat: never on a server that is not the one that was
 	// seeded from. Another refusal speaks of that; this one says that the lag is not known.
 	if out.A.ServerUUID != doc.Seed.SourceA.ServerUUID {
-		return doc.Stream.ID, nil
+		return own, nil
 	}
 	if lag, err := m.lag(ctx, doc, out.MaxLag+time.Second); err == nil {
 		out.Lag = lag
 	}
-	return doc.Stream.ID, nil
+	return own, nil
 }

@@ -23,11 +23,14 @@ type PreflightReport struct {
 }
 
 // Preflight looks whether the shard can be moved. It changes nothing on any server.
-func (m *Move) Preflight(ctx context.Context) (*PreflightReport, error) {
+//
+// want is the stream to move it by: state.VReplication, state.Binlog, or "" to have it
+// picked. The seed and the stream go by what came of it.
+func (m *Move) Preflight(ctx context.Context, want string) (*PreflightReport, error) {
 	var report *PreflightReport
 	err := m.locked(ctx, engine.Preflight, func(ctx context.Context, lease *state.Lease) (string, error) {
 		var err error
-		report, err = m.preflight(ctx, engine.Preflight)
+		report, err = m.preflight(ctx, engine.Preflight, want)
 		if report != nil {
 			uerr := lease.Update(ctx, func(d *state.Shard) {
 				d.Preflight = &state.Preflight{At: time.Now().UTC(), Stream: report.Stream, Why: report.Why, Warnings: report.Warnings, Refused: report.Refused}
@@ -43,16 +46,16 @@ func (m *Move) Preflight(ctx context.Context) (*PreflightReport, error) {
 }
 
 // preflight runs the checks for a verb that rests on them.
-func (m *Move) preflight(ctx context.Context, verb engine.Verb) (*PreflightReport, error) {
+func (m *Move) preflight(ctx context.Context, verb engine.Verb, want string) (*PreflightReport, error) {
 	facts, err := guard.Gather(ctx, m.cfg, m.shard, m.cfg.Legacy.StreamAccount)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
 	}
-	r := &PreflightReport{
-		Shard: m.show, Findings: guard.Preflight(facts),
-		// There is one stream so far; what it would lose, the checks refuse.
-		Stream: "vreplication", Why: "the only one in this version; what it loses is refused here, or found by the reader beside it",
+	why := "chosen by the operator"
+	if facts.Stream = want; want == "" {
+		facts.Stream, why = guard.PickStream(facts)
 	}
+	r := &PreflightReport{Shard: m.show, Findings: guard.Preflight(facts), Stream: facts.Stream, Why: why}
 	for _, f := range r.Findings {
 		switch f.Level {
 		case guard.OK:

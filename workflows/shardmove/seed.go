@@ -25,7 +25,8 @@ func (m *Move) Seed(ctx context.Context, method string) (*state.Seed, error) {
 	err := m.locked(ctx, engine.Seed, func(ctx context.Context, lease *state.Lease) (string, error) {
 		// Hours may lie between the preflight and now; a wrong server is found here, not
 		// after its data was copied.
-		if _, err := m.preflight(ctx, engine.Seed); err != nil {
+		doc := lease.Doc()
+		if _, err := m.preflight(ctx, engine.Seed, streamKind(&doc)); err != nil {
 			return "", err
 		}
 		a, b, err := m.pair(ctx)

@@ -219,6 +219,9 @@ func (s *switchover) settle(ctx context.Context) error {
 			return err
 		}
 		if why == "" {
+			if e, ok := s.stream.(expecter); ok {
+				return e.Expect(ctx)
+			}
 			return nil
 		}
 		s.m.reporter.Progress(Progress{What: "waiting for a good moment", Detail: why})

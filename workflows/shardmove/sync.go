@@ -26,10 +26,12 @@ type SyncStatus struct {
 	Source   string `json:"source_position"` // the end of the legacy's binlog
 	// LagSeconds is the age of the oldest heartbeat that the stream has not passed; -1 when
 	// it could not be told.
-	LagSeconds float64       `json:"lag_seconds"`
-	LagBytes   uint64        `json:"lag_bytes"`
-	Inspected  string        `json:"inspected"`
-	Taints     []state.Taint `json:"taints,omitempty"`
+	LagSeconds float64 `json:"lag_seconds"`
+	LagBytes   uint64  `json:"lag_bytes"`
+	// Inspected is how far the reader beside a vreplication stream is; the binlog stream has
+	// none.
+	Inspected string        `json:"inspected,omitempty"`
+	Taints    []state.Taint `json:"taints,omitempty"`
 }
 
 // SyncStart starts the stream from the seed's position, and waits until it is close to the
@@ -56,21 +58,19 @@ func (m *Move) SyncStart(ctx context.Context) (*SyncStatus, error) {
 		if err := s.Start(ctx, doc.Seed.Position); err != nil {
 			return "", err
 		}
+		next := state.Stream{Kind: streamKind(&doc), Side: streamSide, Connection: m.streamSource(&doc), Start: doc.Seed.Position, Inspected: doc.Seed.Position}
+		if doc.Stream != nil {
+			next = *doc.Stream
+		} else {
+			defer m.work(ctx, &state.Shard{Seed: doc.Seed, Stream: &next})()
+		}
 		m.pause(engine.SyncStart, "stream made")
 		st, err := s.Status(ctx)
 		if err != nil {
 			return "", err
 		}
-		err = lease.Update(ctx, func(d *state.Shard) {
-			if d.Stream != nil {
-				next := *d.Stream
-				next.Halted = ""
-				d.Stream = &next
-			} else {
-				d.Stream = &state.Stream{Kind: "vreplication", ID: st.ID, Side: streamSide, Connection: m.cfg.ExternalConnection(m.id, streamSide), Start: doc.Seed.Position, Inspected: doc.Seed.Position}
-			}
-		})
-		if err != nil {
+		next.ID, next.Halted = st.ID, ""
+		if err := lease.Update(ctx, func(d *state.Shard) { d.Stream = &next }); err != nil {
 			return "", err
 		}
 		// From here a lost event is found by this reader, or by the next one, which goes on
@@ -130,7 +130,10 @@ func (m *Move) SyncStatus(ctx context.Context) (*SyncStatus, error) {
 	}
 	out := &SyncStatus{
 		Shard: m.show, Kind: doc.Stream.Kind, State: string(st.State), Message: st.Message, Position: st.Position.String(),
-		Inspected: doc.Stream.Inspected.String(), Taints: doc.Stream.Taints, LagSeconds: -1,
+		Taints: doc.Stream.Taints, LagSeconds: -1,
+	}
+	if doc.Stream.Kind == state.VReplication {
+		out.Inspected = doc.Stream.Inspected.String()
 	}
 	a, err := m.side(ctx, streamSide)
 	if err != nil {
@@ -259,9 +262,13 @@ type inspection struct {
 	done   chan error
 }
 
-// inspect starts a reader where the last one ended.
+// inspect starts a reader where the last one ended. The binlog stream needs none: it stops
+// by itself before what it cannot carry over.
 func (m *Move) inspect(ctx context.Context, lease *state.Lease) (*inspection, error) {
 	doc := lease.Doc()
+	if doc.Stream.Kind == state.Binlog {
+		return &inspection{m: m}, nil
+	}
 	reader, err := inspect.New(m.source, doc.Seed.SourceA.ServerUUID, m.shard.Database, doc.Stream.Inspected)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
@@ -275,6 +282,9 @@ func (m *Move) inspect(ctx context.Context, lease *state.Lease) (*inspection, er
 // wait reads up to a position, and writes down how far it came. An event that the stream
 // would lose is an error, and taints the stream for good.
 func (i *inspection) wait(ctx context.Context, upTo position.FilePos) error {
+	if i.reader == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, i.m.cfg.Limits.CatchUpTimeout)
 	defer cancel()
 	found, err := i.reader.Wait(ctx, upTo)
@@ -315,6 +325,9 @@ func (i *inspection) wait(ctx context.Context, upTo position.FilePos) error {
 }
 
 func (i *inspection) close() {
+	if i.reader == nil {
+		return
+	}
 	i.cancel()
 	<-i.done
 }
