@@ -66,7 +66,7 @@ func TestKilledInEachStep(t *testing.T) {
 	if picked.Stream != "binlog" || !strings.Contains(picked.Why, "4567 side a has binlog_transaction_compression=ON") {
 		t.Errorf("preflight picked %+v, expected the binlog stream for the compression", picked)
 	}
-	if r := vifl(t, "seed", "4567", "--method", "clone"); r.code != 3 || !strings.Contains(r.stderr, "4567 side a") || !strings.Contains(r.stderr, "INSTALL PLUGIN clone") {
+	if r := vifl(t, "seed", "4567", "--method", "clone"); r.code != 3 || !strings.Contains(r.stdout, "4567 side a") || !strings.Contains(r.stdout, "INSTALL PLUGIN clone") {
 		t.Errorf("a clone from a server without the plugin, expected a refusal with the remedy: %s", r)
 	}
 	exec1(t, root(t, shard, "a"), "INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
