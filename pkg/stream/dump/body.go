@@ -281,7 +281,7 @@ func (m *TableMap) defaultCollations(field []byte) []uint64 {
 // IsNumeric reports a column that Unsigned has an entry for.
 func (m *TableMap) IsNumeric(i int) bool {
 	switch m.Types[i] {
-	case 1, 2, 3, 4, 5, 8, 9, 246:
+	case 1, 2, 3, 4, 5, 8, 9, 13, 246: // 13 is YEAR, which go-mysql leaves out
 		return true
 	}
 	return false

@@ -305,20 +305,49 @@ func (w *jsonWriter) opaque(b []byte) error {
 			return errJSON
 		}
 		precision, scale := int(v[0]), int(v[1])
-		w.put("CAST(")
-		if w.out, err = appendDecimal(w.out, v[2:], precision, scale); err != nil {
+		text, err := appendDecimal(nil, v[2:], precision, scale)
+		if err != nil {
 			return err
 		}
+		digits := len(text)
+		for _, c := range text {
+			if c == '-' || c == '.' {
+				digits--
+			}
+		}
+		if digits == precision {
+			// As a literal it keeps its precision. The point tells 12. from an integer.
+			w.out = append(w.out, text...)
+			if scale == 0 {
+				w.put(".")
+			}
+			return nil
+		}
+		if precision == scale || (precision-scale)%9 != 0 { // it came from a column
+			w.put("(SELECT c FROM JSON_TABLE('[\"")
+			w.out = append(w.out, text...)
+			w.put(fmt.Sprintf("\"]','$[*]' COLUMNS (c DECIMAL(%d,%d) PATH '$')) q)", precision, scale))
+			return nil
+		}
+		// CAST makes room for whole groups of nine digits, as it did on the source.
+		w.put("CAST(")
+		w.out = append(w.out, text...)
 		w.put(fmt.Sprintf(" AS DECIMAL(%d,%d))", precision, scale))
 		return nil
 	case typeVarchar:
 		w.bytes(v)
 		return nil
-	case typeBlob:
-		// An expression whose type comes from the BLOB, and its value from the literal.
-		w.put("(SELECT COALESCE(c,")
+	case typeTinyBlob, typeMediumBlob, typeLongBlob, typeBlob, typeString:
+		name, ok := map[byte]string{typeTinyBlob: "TINYBLOB", typeMediumBlob: "MEDIUMBLOB", typeLongBlob: "LONGBLOB", typeBlob: "BLOB"}[kind]
+		if !ok {
+			name = "BINARY(" + strconv.Itoa(len(v)) + ")"
+		}
+		// Only a table's column has such a type, and JSON_TABLE fills it from text alone. The
+		// column of a recursive query has the type of the first row, and takes any bytes in
+		// the second.
+		w.put("(WITH RECURSIVE u(c,n) AS (SELECT c,0 FROM JSON_TABLE('[\"\"]','$[*]' COLUMNS (c " + name + " PATH '$')) q UNION ALL SELECT ")
 		w.bytes(v)
-		w.put(") FROM JSON_TABLE('[null]','$[*]' COLUMNS (c BLOB PATH '$')) q)")
+		w.put(",1 FROM u WHERE n=0) SELECT c FROM u WHERE n=1)")
 		return nil
 	case typeBit:
 		if len(v) == 0 || len(v) > 8 {

@@ -85,7 +85,14 @@ func charsetOf(collation uint64) string {
 	if collation > 1<<16-1 {
 		return ""
 	}
-	return charset(collations.MySQL8().LookupCharsetName(collations.ID(collation)))
+	name := collations.MySQL8().LookupName(collations.ID(collation))
+	if name == "" {
+		return ""
+	}
+	// Vitess answers binary when asked for the character set of one that it only knows by
+	// name, such as gbk_chinese_ci.
+	name, _, _ = strings.Cut(name, "_")
+	return charset(name)
 }
 
 func newCell(column *schema.Column, kind byte, meta uint16) (cell, error) {
@@ -101,7 +108,7 @@ func newCell(column *schema.Column, kind byte, meta uint16) (cell, error) {
 	if kind != want {
 		return cell{}, fmt.Errorf("in the binlog it has type %d, expected %d for %s", kind, want, column.ColumnType)
 	}
-	c := cell{kind: kind, meta: meta, unsigned: strings.Contains(column.ColumnType, "unsigned"), generated: column.Generated != ""}
+	c := cell{kind: kind, meta: meta, unsigned: column.Type == "year" || strings.Contains(column.ColumnType, "unsigned"), generated: column.Generated != ""}
 	a, b := arguments(column.ColumnType)
 	width := max(widths[column.CharSet], 1)
 	found, expected := int(meta), -1

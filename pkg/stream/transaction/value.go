@@ -29,6 +29,9 @@ const (
 	typeDecimal    = 246
 	typeEnum       = 247
 	typeSet        = 248
+	typeTinyBlob   = 249 // inside JSON only, like the next two
+	typeMediumBlob = 250
+	typeLongBlob   = 251
 	typeBlob       = 252
 	typeString     = 254
 	typeGeometry   = 255
