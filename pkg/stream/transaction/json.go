@@ -344,10 +344,11 @@ func (w *jsonWriter) opaque(b []byte) error {
 		}
 		// Only a table's column has such a type, and JSON_TABLE fills it from text alone. The
 		// column of a recursive query has the type of the first row, and takes any bytes in
-		// the second.
+		// the second. It must become JSON inside: a subquery's result is a BLOB, whatever
+		// its column is.
 		w.put("(WITH RECURSIVE u(c,n) AS (SELECT c,0 FROM JSON_TABLE('[\"\"]','$[*]' COLUMNS (c " + name + " PATH '$')) q UNION ALL SELECT ")
 		w.bytes(v)
-		w.put(",1 FROM u WHERE n=0) SELECT c FROM u WHERE n=1)")
+		w.put(",1 FROM u WHERE n=0) SELECT JSON_EXTRACT(JSON_ARRAY(c),'$[0]') FROM u WHERE n=1)")
 		return nil
 	case typeBit:
 		if len(v) == 0 || len(v) > 8 {
