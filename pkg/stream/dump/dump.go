@@ -90,6 +90,9 @@ func (s Source) Follow(ctx context.Context, from position.FilePos, handle func(*
 	defer d.close()
 	p := packets{r: bufio.NewReaderSize(patient{c.Conn.Conn}, 1<<16)}
 	for {
+		if ctx.Err() != nil { // what was read ahead is not handed over any more
+			return context.Cause(ctx)
+		}
 		packet, err := p.next()
 		if err != nil {
 			return s.explain(ctx, d.at, err)

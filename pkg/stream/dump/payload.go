@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/go-mysql-org/go-mysql/replication"
 	"github.com/klauspost/compress/zstd"
@@ -46,11 +47,7 @@ func (e *Event) Payload(handle func(*Event) error) error {
 		if size < headSize || size > maxEvent {
 			return fmt.Errorf("a compressed transaction has an event of %d bytes", size)
 		}
-		if cap(buf) < size-headSize {
-			buf = make([]byte, size-headSize)
-		}
-		buf = buf[:size-headSize]
-		if _, err := io.ReadFull(r, buf); err != nil {
+		if buf, err = readBody(r, buf[:0], size-headSize); err != nil {
 			return fmt.Errorf("a compressed transaction: %w", err)
 		}
 		inner := &Event{Type: replication.EventType(head[4]), Timestamp: binary.LittleEndian.Uint32(head[:]), Body: buf, End: e.End}
@@ -58,6 +55,20 @@ func (e *Event) Payload(handle func(*Event) error) error {
 			return err
 		}
 	}
+}
+
+// readBody reads n bytes behind those of buf. Memory grows with what comes, not with what
+// was said to come.
+func readBody(r io.Reader, buf []byte, n int) ([]byte, error) {
+	for n > 0 {
+		at, step := len(buf), min(n, max(len(buf), keep))
+		buf = slices.Grow(buf, step)[:at+step]
+		if _, err := io.ReadFull(r, buf[at:]); err != nil {
+			return buf, err
+		}
+		n -= step
+	}
+	return buf, nil
 }
 
 // maxEvent is the server's own limit (max_allowed_packet at its largest).

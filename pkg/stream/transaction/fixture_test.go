@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds each wait.
-const patience = 60 * time.Second
+const patience = 20 * time.Second
 
 // legacy is the server whose binlog is read. What is read is applied to the database
 // "copied" of the same server, without binlog.
@@ -88,6 +88,11 @@ func (l *legacy) read(t *testing.T, r *transaction.Reader, from, to position.Fil
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	if from == to {
+		return nil, nil
+	}
+	// Enough is told by the context: a part for which handle fails was not taken.
+	ctx, enough := context.WithCancelCause(ctx)
 	var parts []*transaction.Part
 	err := r.Run(ctx, from, func(p *transaction.Part) error {
 		parts = append(parts, p)
@@ -95,7 +100,7 @@ func (l *legacy) read(t *testing.T, r *transaction.Reader, from, to position.Fil
 			if c, err := position.Compare(p.End, to); err != nil {
 				return err
 			} else if c >= 0 {
-				return errEnough
+				enough(errEnough)
 			}
 		}
 		return nil
@@ -144,6 +149,8 @@ func (x *target) exec(q string) int64 {
 // apply makes the changes one by one, in order: it has to find each row by its primary key.
 func (x *target) apply(parts []*transaction.Part) (changes int) {
 	x.t.Helper()
+	x.exec("begin")
+	defer x.exec("commit")
 	for _, p := range parts {
 		for _, c := range p.Changes {
 			changes++
@@ -173,10 +180,10 @@ func (x *target) apply(parts []*transaction.Part) (changes int) {
 			if c.After != nil {
 				var names, values []string
 				for i, col := range c.Table.Columns {
-					if (c.After[i] == nil) != (col.Generated != "") {
-						x.t.Fatalf("table %q: column %q: literal %q, generated %q", c.Table.Name, col.Name, c.After[i], col.Generated)
+					if c.After[i] == nil && col.Generated == "" {
+						x.t.Fatalf("table %q: column %q has no literal", c.Table.Name, col.Name)
 					}
-					if c.After[i] != nil {
+					if col.Generated == "" {
 						names, values = append(names, schema.Quote(col.Name)), append(values, string(c.After[i]))
 					}
 				}
@@ -252,11 +259,11 @@ func (l *legacy) same(t *testing.T, database string) (rows int) {
 		for _, c := range table.Columns {
 			cols = append(cols, stored(c))
 		}
-		q := "select " + strings.Join(cols, ", ") + " from %s." + schema.Quote(table.Name)
+		q, order := "select "+strings.Join(cols, ", ")+" from ", ""
 		if len(cols) < 50 {
-			q += " order by " + strings.Join(cols, ", ")
+			order = " order by " + strings.Join(cols, ", ")
 		}
-		a, b := l.rows(t, fmt.Sprintf(q, schema.Quote(database))), l.rows(t, fmt.Sprintf(q, "copied"))
+		a, b := l.rows(t, q+schema.Quote(database)+"."+schema.Quote(table.Name)+order), l.rows(t, q+"copied."+schema.Quote(table.Name)+order)
 		rows += len(a)
 		if len(a) != len(b) {
 			t.Errorf("table %q: %d rows on the source, %d on the target", table.Name, len(a), len(b))

@@ -64,6 +64,9 @@ func newTable(definition *schema.Table, m dump.TableMap) (*table, error) {
 			}
 			character++
 		}
+		for _, k := range definition.PrimaryKey {
+			c.generated = c.generated && k.Column != column.Name
+		}
 		t.columns = append(t.columns, c)
 	}
 	return t, nil

@@ -2,6 +2,15 @@
 // database: which rows of which tables they change, with every value written as an SQL
 // literal that stores exactly the same value again.
 //
+// The literals are for a session with SET NAMES utf8mb4, time_zone '+00:00' and the sql_mode
+// NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION and nothing else: strict
+// modes refuse an ENUM's error value, NO_ZERO_DATE and NO_ZERO_IN_DATE the dates that the
+// source holds, NO_BACKSLASH_ESCAPES and ANSI_QUOTES read strings otherwise. Each stands by
+// itself, in VALUES or behind =: a CASE or a UNION of several would make them one type. A
+// FLOAT has all digits of the DOUBLE it equals, so that it stores the same bits; to find one,
+// compare with CAST(column AS DOUBLE). JSON is text, or an expression where text would lose a
+// type inside; it is for storing, not for comparing.
+//
 // What could change the database's data and is not understood ends the reading with an
 // error before anything behind it is handed over; nothing is ever left out silently.
 package transaction
@@ -15,7 +24,8 @@ import (
 )
 
 // Image is one row: for each of the table's Columns, in their order, its value as an SQL
-// literal (NULL included); nil for a generated column, which is never written.
+// literal (NULL included). A generated column is never written: it is nil, but for one of the
+// primary key, whose value is there to find the row by.
 type Image [][]byte
 
 // Change is one row's change. Before is nil for an insert, After for a delete.

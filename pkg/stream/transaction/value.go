@@ -49,7 +49,7 @@ type cell struct {
 	plain bool
 	// pad is the length of a BINARY column: the binlog leaves out the zeros at its end.
 	pad int
-	// generated columns are read over.
+	// generated columns are read over, but for those of the primary key.
 	generated bool
 }
 
