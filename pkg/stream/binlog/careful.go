@@ -19,7 +19,8 @@ var atRow = regexp.MustCompile(`^Data truncated for column '(.*)' at row (\d+)$`
 // that is warned of is a value that did not fit.
 func (s *session) lenient(ctx context.Context, p *plan, images []transaction.Image) error {
 	var count int
-	if err := s.conn.QueryRowContext(ctx, "SELECT @@warning_count").Scan(&count); err != nil || count == 0 {
+	// A SELECT of the number would clear what it counts.
+	if err := s.conn.QueryRowContext(ctx, "SHOW COUNT(*) WARNINGS").Scan(&count); err != nil || count == 0 {
 		return err
 	}
 	rows, err := s.conn.QueryContext(ctx, "SHOW WARNINGS LIMIT 65535")

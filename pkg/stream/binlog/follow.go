@@ -49,8 +49,9 @@ type follower struct {
 	blocked string
 	message string
 
-	retry   time.Time // nothing is read or applied before
-	backoff time.Duration
+	failedAt time.Time // the last failure that may pass
+	retry    time.Time // nothing is read or applied before
+	backoff  time.Duration
 }
 
 // work applies the stream until ctx ends, or the claim does.
@@ -381,6 +382,8 @@ func (f *follower) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, errLost) || errors.Is(err, stream.ErrAbsent) {
 		return err
 	}
+	// A transaction that is open has the row locked that the failure is written to.
+	f.apply.close()
 	o := f.watch.order()
 	var b *blockedError
 	switch {
@@ -400,7 +403,8 @@ func (f *follower) failed(ctx context.Context, err error) error {
 		return nil
 	}
 	f.write(ctx, o, progress{state: stateRunning, message: err.Error()})
-	f.retry = time.Now().Add(f.backoff)
+	f.failedAt = time.Now()
+	f.retry = f.failedAt.Add(f.backoff)
 	f.backoff = min(2*f.backoff, backoffMax)
 	f.forget()
 	return nil
@@ -431,8 +435,8 @@ func (f *follower) idle(ctx context.Context, o order) error {
 		if f.touched || time.Since(f.savedAt) >= saveEvery {
 			return f.savePosition(ctx, o)
 		}
-	} else if f.message != "" {
-		return f.savePosition(ctx, o) // it goes on: what it said before is over
+	} else if f.message != "" && time.Since(f.failedAt) > 2*backoffMax {
+		return f.savePosition(ctx, o) // it has gone on for a while: what it said is over
 	}
 	f.wait(ctx, f.reading.queue.news)
 	return nil
