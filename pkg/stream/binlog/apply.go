@@ -266,13 +266,15 @@ func (n *net) units(lanes int) [][]*unit {
 		if t.plan.split() && len(t.rows) > smallBatch {
 			parts = lanes
 		}
+		// Rows that came one after the other stay together: their keys are often neighbours,
+		// and two connections would want the same page.
 		units := make([]*unit, parts)
 		for i := range units {
 			units[i] = &unit{plan: t.plan}
 		}
 		counter, image := t.swallowed()
-		for _, r := range t.rows {
-			u := units[int(r.hash%uint32(parts))]
+		for i, r := range t.rows {
+			u := units[i*parts/len(t.rows)]
 			u.rows = append(u.rows, r)
 			u.bytes += r.bytes + 64
 			if r == counter {

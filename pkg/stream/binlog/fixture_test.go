@@ -124,8 +124,8 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// exec runs statements in one session, which does not go back into the pool.
-func exec(t testing.TB, db *sql.DB, statements ...string) {
+// do runs statements in one session, which does not go back into the pool.
+func do(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
 	conn, err := db.Conn(within(t, time.Minute))
 	if err != nil {
@@ -199,8 +199,8 @@ func emptied(t testing.TB, o Options, tables ...string) *runner {
 		t.Fatal(err)
 	}
 	definition := append([]string{"drop database " + database, "create database " + database, "use " + database}, tables...)
-	exec(t, world.landing, definition...)
-	exec(t, world.legacy, definition...)
+	do(t, world.landing, definition...)
+	do(t, world.legacy, definition...)
 	r := &runner{t: t, stream: s, o: o}
 	r.start()
 	t.Cleanup(func() {

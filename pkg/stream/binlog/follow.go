@@ -157,7 +157,6 @@ func (f *follower) step(ctx context.Context) error {
 		return f.settle(ctx, o, progress{state: stateError, blocked: f.blocked, message: f.message})
 	}
 	if f.settled == o.command {
-		f.watch.pending.Store(false)
 		if time.Since(f.since) > readOn {
 			f.stopReading()
 		}

@@ -17,7 +17,6 @@ type netRow struct {
 	// born says that there was no such row when the batch began.
 	born  bool
 	bytes int
-	hash  uint32
 }
 
 // netTable is what a batch comes to for one table. Keys are told apart by their values'
@@ -102,10 +101,7 @@ func (n *net) row(t *netTable, image transaction.Image, born bool) (*netRow, err
 	if r := t.by[string(n.key)]; r != nil {
 		return r, nil
 	}
-	r := &netRow{id: image, born: born, hash: 2166136261}
-	for _, b := range n.key { // FNV-1a
-		r.hash = (r.hash ^ uint32(b)) * 16777619
-	}
+	r := &netRow{id: image, born: born}
 	t.by[string(n.key)] = r
 	t.rows = append(t.rows, r)
 	n.rows++

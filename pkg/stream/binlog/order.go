@@ -24,9 +24,9 @@ const (
 	// fastFor has passed. Inside a switch it is part of the pause.
 	pollFast = 2 * time.Millisecond
 	pollSlow = 50 * time.Millisecond
-	fastFor  = 2 * time.Second
+	fastFor  = time.Second
 	// attentive is how long after an order the worker looks for the next one often.
-	attentive = 10 * time.Second
+	attentive = 5 * time.Second
 )
 
 var errOvertaken = errors.New("somebody else gave another order meanwhile")
@@ -225,7 +225,7 @@ func (s *Stream) Expect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := db.ExecContext(ctx, "UPDATE _vifl.stream SET attention = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ?", (3 * attentive).Microseconds(), r.id); err != nil {
+	if _, err := db.ExecContext(ctx, "UPDATE _vifl.stream SET attention = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ?", (6 * attentive).Microseconds(), r.id); err != nil {
 		return s.errorf("id %d: %w", r.id, err)
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestChangesComeToTheSame(t *testing.T) {
 				}
 			}
 			for _, q := range statements {
-				exec(t, world.legacy, "use "+database, q)
+				do(t, world.legacy, "use "+database, q)
 				if one {
 					r.stopAtEnd()
 					r.resume()
@@ -70,12 +70,12 @@ func TestCountersOfSwallowedRows(t *testing.T) {
 	if err := r.stream.Stop(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, world.legacy, "use "+database,
+	do(t, world.legacy, "use "+database,
 		"insert into plain (n) values (1), (2)", "insert into plain values (500, 3)", "delete from plain where id = 500",
 		// 700 cannot be written before row 1 has given its value away, nor behind the batch.
 		"insert into uniq values (1, 5)")
 	r.stopAtEnd()
-	exec(t, world.legacy, "use "+database,
+	do(t, world.legacy, "use "+database,
 		"update uniq set n = 6 where id = 1", "insert into uniq values (700, 5)", "delete from uniq where id = 700", "insert into uniq values (2, 5)",
 		"insert into late values ('a', 1, 1), ('A2', 900, 2)", "update late set id = 3 where k = 'A2'", "update late set k = 'a2' where k = 'A2'")
 	r.stopAtEnd()
@@ -96,17 +96,17 @@ func TestCountersOfSwallowedRows(t *testing.T) {
 func TestValuesThatAStrictServerRefuses(t *testing.T) {
 	const table = "create table t (id int primary key, e enum('x','y'), v varchar(10), g int as (cast(v as signed)) stored)"
 	r := begun(t, options(), table)
-	exec(t, world.legacy, "use "+database, "set sql_mode=''", "insert into t (id, e, v) values (1, 'bad', 'x'), (2, 'x', '7')", "insert into t (id, e, v) values (3, 'bad', '3')")
+	do(t, world.legacy, "use "+database, "set sql_mode=''", "insert into t (id, e, v) values (1, 'bad', 'x'), (2, 'x', '7')", "insert into t (id, e, v) values (3, 'bad', '3')")
 	r.stopAtEnd()
 	same(t, "t")
-	exec(t, world.landing, "alter table "+database+".t modify v varchar(3)")
+	do(t, world.landing, "alter table "+database+".t modify v varchar(3)")
 	r.resume()
-	exec(t, world.legacy, "use "+database, "insert into t (id, v) values (4, '12345')")
+	do(t, world.legacy, "use "+database, "insert into t (id, v) values (4, '12345')")
 	err := r.stream.StopAt(within(t, time.Minute), end(t))
 	if err == nil || !strings.Contains(err.Error(), "column v") || strings.Contains(err.Error(), "12345") {
 		t.Errorf("a value that does not fit: %v, expected an error that names the column and no value", err)
 	}
-	exec(t, world.landing, "alter table "+database+".t modify v varchar(10)")
+	do(t, world.landing, "alter table "+database+".t modify v varchar(10)")
 	r.stopAtEnd()
 	same(t, "t")
 }

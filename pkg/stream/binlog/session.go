@@ -12,8 +12,8 @@ const (
 	// sessionIdle is when the server ends a connection that says nothing, also one in the
 	// midst of a transaction: see takeoverWait. Idle ones that are kept say something every
 	// sessionKept.
-	sessionIdle = 10 * time.Second
-	sessionKept = 3 * time.Second
+	sessionIdle = 5 * time.Second
+	sessionKept = 2 * time.Second
 	// sessionUnused is when a connection that nothing was applied by is closed.
 	sessionUnused = time.Minute
 	// lockWait bounds the wait for a lock that somebody else on the target holds.

@@ -19,16 +19,16 @@ func TestLargeTransactions(t *testing.T) {
 	digits := "(select 0 d union select 1 union select 2 union select 3 union select 4 union select 5 union select 6 union select 7 union select 8 union select 9)"
 	numbers := fmt.Sprintf("%s a, %s b, %s c, %s d, (select 0 d union select 1 union select 2 union select 3 union select 4) e", digits, digits, digits, digits)
 	number := "a.d + 10*b.d + 100*c.d + 1000*d.d + 10000*e.d"
-	exec(t, world.legacy, "use "+database, "insert into t (n, v) select "+number+", repeat('v', 150) from "+numbers)
+	do(t, world.legacy, "use "+database, "insert into t (n, v) select "+number+", repeat('v', 150) from "+numbers)
 	r.stopAtEnd()
 	same(t, "t")
 	r.resume()
-	exec(t, world.legacy, "use "+database, "begin", "insert into uniq select "+number+", "+number+" from "+numbers,
+	do(t, world.legacy, "use "+database, "begin", "insert into uniq select "+number+", "+number+" from "+numbers,
 		"update uniq set n = n + 1 order by n desc", "update uniq set n = 0 where id = 49999", "update t set v = concat('w', id)", "delete from t where id % 3 = 0", "commit")
 	r.stopAtEnd()
 	same(t, "t", "uniq")
 	r.resume()
-	exec(t, world.legacy, "use "+database, "begin", "insert into b values (1, repeat('x', 8000000))", "insert into b values (2, repeat('y', 8000000))",
+	do(t, world.legacy, "use "+database, "begin", "insert into b values (1, repeat('x', 8000000))", "insert into b values (2, repeat('y', 8000000))",
 		"insert into b values (3, repeat('z', 8000000))", "update b set b = concat(b, '!')", "commit")
 	r.stopAtEnd()
 	same(t, "b")
@@ -44,10 +44,10 @@ func TestLargeTransactions(t *testing.T) {
 // To stop inside a transaction of many parts leaves nothing of it.
 func TestLargeTransactionAndAStopInside(t *testing.T) {
 	r := begun(t, options(), "create table t (id int auto_increment primary key, v varchar(200))")
-	exec(t, world.legacy, "insert into "+database+".t values (1, 'before')")
+	do(t, world.legacy, "insert into "+database+".t values (1, 'before')")
 	r.stopAtEnd()
 	before := end(t)
-	exec(t, world.legacy, "set cte_max_recursion_depth=100000", "insert into "+database+".t (v) with recursive n as (select 1 i union all select i+1 from n where i < 50000) select repeat('v', 150) from n")
+	do(t, world.legacy, "set cte_max_recursion_depth=100000", "insert into "+database+".t (v) with recursive n as (select 1 i union all select i+1 from n where i < 50000) select repeat('v', 150) from n")
 	p := before
 	p.Pos += 5_000_000
 	if err := r.stream.StopAt(within(t, time.Minute), p); !errors.Is(err, stream.ErrPassed) {

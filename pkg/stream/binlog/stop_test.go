@@ -21,10 +21,10 @@ func TestStatementsBlock(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			r := begun(t, options(), simple)
-			exec(t, world.legacy, "insert into "+database+".t values (1, 1, 'x')")
+			do(t, world.legacy, "insert into "+database+".t values (1, 1, 'x')")
 			before := end(t)
-			exec(t, world.legacy, statements...)
-			exec(t, world.legacy, "insert into "+database+".t (n) values (9)")
+			do(t, world.legacy, statements...)
+			do(t, world.legacy, "insert into "+database+".t (n) values (9)")
 			if err := r.stream.StopAt(within(t, time.Minute), end(t)); !errors.Is(err, stream.ErrBlocked) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("StopAt behind it: %v, expected ErrBlocked", err)
 			}
@@ -54,10 +54,10 @@ func TestStatementsBlock(t *testing.T) {
 func TestStopAtTheStartOfAFreshBinlog(t *testing.T) {
 	r := begun(t, options(), simple)
 	for range 3 {
-		exec(t, world.legacy, "insert into "+database+".t (n) values (1)", "flush binary logs")
+		do(t, world.legacy, "insert into "+database+".t (n) values (1)", "flush binary logs")
 		r.stopAtEnd()
 		same(t, "t")
-		exec(t, world.legacy, "flush binary logs", "flush binary logs")
+		do(t, world.legacy, "flush binary logs", "flush binary logs")
 		r.stopAtEnd()
 		r.resume()
 	}
@@ -66,11 +66,11 @@ func TestStopAtTheStartOfAFreshBinlog(t *testing.T) {
 // A stream that stands at a place still moves to one behind transactions that change nothing.
 func TestStopBehindOtherDatabases(t *testing.T) {
 	r := begun(t, options(), simple)
-	exec(t, world.legacy, "create database if not exists elsewhere", "create table if not exists elsewhere.x (id int)")
+	do(t, world.legacy, "create database if not exists elsewhere", "create table if not exists elsewhere.x (id int)")
 	for range 20 {
-		exec(t, world.legacy, "insert into elsewhere.x values (1)")
+		do(t, world.legacy, "insert into elsewhere.x values (1)")
 		p := end(t)
-		exec(t, world.legacy, "insert into elsewhere.x values (1)")
+		do(t, world.legacy, "insert into elsewhere.x values (1)")
 		if err := r.stream.StopAt(within(t, time.Minute), p); err != nil && !errors.Is(err, stream.ErrPassed) {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestLatency(t *testing.T) {
 	r := begun(t, options(), simple)
 	var seen, stopped []time.Duration
 	for i := range 30 {
-		exec(t, world.legacy, fmt.Sprintf("insert into %s.t values (%d, 1, 'x')", database, i+1))
+		do(t, world.legacy, fmt.Sprintf("insert into %s.t values (%d, 1, 'x')", database, i+1))
 		began := time.Now()
 		for n := 0; n <= i; time.Sleep(time.Millisecond) {
 			if err := world.landing.QueryRowContext(within(t, time.Minute), "select count(*) from "+database+".t").Scan(&n); err != nil {
@@ -94,7 +94,7 @@ func TestLatency(t *testing.T) {
 		seen = append(seen, time.Since(began))
 	}
 	for i := range 30 {
-		exec(t, world.legacy, fmt.Sprintf("insert into %s.t values (%d, 1, 'x')", database, i+1000))
+		do(t, world.legacy, fmt.Sprintf("insert into %s.t values (%d, 1, 'x')", database, i+1000))
 		p := end(t)
 		began := time.Now()
 		if err := r.stream.StopAt(within(t, time.Minute), p); err != nil {
@@ -126,7 +126,7 @@ func TestTablesWithoutAKeyAreRefused(t *testing.T) {
 // A stream without a worker is stopped all the same, and says what is missing.
 func TestWithoutAWorker(t *testing.T) {
 	r := begun(t, options(), simple)
-	exec(t, world.legacy, "insert into "+database+".t (n) values (1)")
+	do(t, world.legacy, "insert into "+database+".t (n) values (1)")
 	r.stopAtEnd()
 	r.resume()
 	r.stop(nil)
@@ -134,7 +134,7 @@ func TestWithoutAWorker(t *testing.T) {
 	if err != nil || st.State != stream.Running || !strings.Contains(st.Message, "no worker") {
 		t.Errorf("status %+v, %v, expected that no worker has it", st, err)
 	}
-	exec(t, world.legacy, "insert into "+database+".t (n) values (2)")
+	do(t, world.legacy, "insert into "+database+".t (n) values (2)")
 	if err := r.stream.StopAt(within(t, 300*time.Millisecond), end(t)); err == nil || !strings.Contains(err.Error(), "no worker has it") {
 		t.Errorf("StopAt: %v, expected that no worker has it", err)
 	}
@@ -150,8 +150,8 @@ func TestWithoutAWorker(t *testing.T) {
 // is gone.
 func TestADuplicateIsFinal(t *testing.T) {
 	r := begun(t, options(), "create table t (id int primary key, v varchar(50) unique)")
-	exec(t, world.landing, "insert into "+database+".t values (7, 'secret')")
-	exec(t, world.legacy, "insert into "+database+".t values (1, 'secret')")
+	do(t, world.landing, "insert into "+database+".t values (7, 'secret')")
+	do(t, world.legacy, "insert into "+database+".t values (1, 'secret')")
 	err := r.stream.StopAt(within(t, time.Minute), end(t))
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "unique key t.v") {
 		t.Errorf("StopAt: %v, expected an error that names the key and no value", err)
@@ -159,7 +159,7 @@ func TestADuplicateIsFinal(t *testing.T) {
 	if err := r.stream.Resume(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, world.landing, "delete from "+database+".t where id = 7")
+	do(t, world.landing, "delete from "+database+".t where id = 7")
 	deadline := time.Now().Add(30 * time.Second)
 	for r.stream.StopAt(within(t, time.Minute), end(t)) != nil && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// Orders are looked for every lookNear while somebody waits for one to be carried out or
-	// has just given one, every lookBusy while changes come, and every lookIdle otherwise:
-	// one process watches hundreds of quiet streams.
+	// Orders are looked for every lookNear for a while behind one, every lookBusy while
+	// changes come, and every lookIdle otherwise: one process watches hundreds of quiet
+	// streams.
 	lookNear = 3 * time.Millisecond
 	lookBusy = 10 * time.Millisecond
 	lookIdle = 100 * time.Millisecond
@@ -36,8 +36,6 @@ type watch struct {
 	c *claim
 	// changed has an entry when there is a new order.
 	changed chan struct{}
-	// pending says that somebody waits for the order to be carried out.
-	pending atomic.Bool
 	// lastChange is when a change was applied last; Unix nanoseconds.
 	lastChange atomic.Int64
 
@@ -71,7 +69,7 @@ func (w *watch) run(ctx context.Context) error {
 		wait := lookIdle
 		switch {
 		case err != nil:
-		case attentive || w.pending.Load():
+		case attentive:
 			wait = lookNear
 		case time.Since(time.Unix(0, w.lastChange.Load())) < busyFor:
 			wait = lookBusy
@@ -121,7 +119,6 @@ func (w *watch) look(ctx context.Context, renewed time.Time) (attentive bool, er
 	w.now = o
 	w.mu.Unlock()
 	if fresh {
-		w.pending.Store(!o.running || !o.stop.IsZero())
 		select {
 		case w.changed <- struct{}{}:
 		default:
