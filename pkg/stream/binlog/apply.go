@@ -87,16 +87,6 @@ func (a *applier) keep(ctx context.Context) {
 	}
 }
 
-// open says that there are connections to keep.
-func (a *applier) open() bool {
-	for _, s := range a.sessions {
-		if s != nil {
-			return true
-		}
-	}
-	return false
-}
-
 func (a *applier) close() {
 	for _, s := range a.sessions {
 		if s != nil {

@@ -28,9 +28,10 @@ var errDropped = errors.New("the transaction is not applied")
 
 // follower applies the binlog under one claim.
 type follower struct {
-	c     *claim
-	watch *watch
-	apply *applier
+	c      *claim
+	watch  *watch
+	apply  *applier
+	reader Reader
 
 	// at is up to where everything is applied, saved what the target knows of it. ahead is
 	// the end of a batch that was begun before, zero for none.
@@ -64,7 +65,7 @@ func (c *claim) work(ctx context.Context) error {
 		defer close(done)
 		cancel(w.run(ctx))
 	}()
-	f := &follower{c: c, watch: w, apply: newApplier(c), backoff: backoffMin}
+	f := &follower{c: c, watch: w, apply: newApplier(c), reader: c.w.reader(), backoff: backoffMin}
 	err := f.run(ctx)
 	cancel(err)
 	<-done
@@ -177,7 +178,7 @@ func (f *follower) step(ctx context.Context) error {
 		return nil
 	}
 	if f.reading == nil {
-		f.reading = f.c.w.read(ctx, f.at, f.ahead)
+		f.reading = read(ctx, f.reader, f.c.w.o.Limit, f.at, f.ahead)
 	}
 	bound, exact := o.stop, false
 	if !f.ahead.IsZero() {

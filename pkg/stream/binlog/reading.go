@@ -16,11 +16,9 @@ type reading struct {
 	done   chan struct{}
 }
 
-// read begins to read behind from. Up to until, where a batch was begun before, everything
-// is kept in memory.
-func (w *Worker) read(ctx context.Context, from, until position.FilePos) *reading {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &reading{queue: newQueue(w.o.Limit, until), cancel: cancel, done: make(chan struct{})}
+// reader is the source's, for all readings of a claim: it may know what lies before the place
+// where one begins.
+func (w *Worker) reader() Reader {
 	tables := func(ctx context.Context) (*schema.Schema, error) {
 		db, err := w.stream.db(ctx)
 		if err != nil {
@@ -28,9 +26,17 @@ func (w *Worker) read(ctx context.Context, from, until position.FilePos) *readin
 		}
 		return schema.Read(ctx, db, w.stream.database)
 	}
+	return w.o.Reader(w.stream.source, w.stream.database, tables, w.o.Limit)
+}
+
+// read begins to read behind from. Up to until, where a batch was begun before, everything
+// is kept in memory.
+func read(ctx context.Context, reader Reader, limit int, from, until position.FilePos) *reading {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &reading{queue: newQueue(limit, until), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		err := w.o.Reader(w.stream.source, w.stream.database, tables, w.o.Limit).Run(ctx, from, func(p *transaction.Part) error {
+		err := reader.Run(ctx, from, func(p *transaction.Part) error {
 			return r.queue.put(ctx, p)
 		})
 		if err == nil {
