@@ -277,7 +277,7 @@ func TestAWorkerThatSlept(t *testing.T) {
 		t.Fatal("nobody took the stream over")
 		return nil, 0
 	}
-	rounds := 5
+	rounds := 3
 	if os.Getenv("VIFL_TEST_LONG") != "" {
 		rounds = 40
 	}

@@ -25,7 +25,7 @@ const (
 	pollFast = 2 * time.Millisecond
 	pollSlow = 50 * time.Millisecond
 	fastFor  = time.Second
-	// attentive is how long after an order the worker looks for the next one often.
+	// attentive is how long after an order to stop the worker looks for the next one often.
 	attentive = 5 * time.Second
 )
 
@@ -81,8 +81,8 @@ func (s *Stream) Start(ctx context.Context, from position.FilePos) error {
 func (s *Stream) insert(ctx context.Context, db *sql.DB, from position.FilePos) error {
 	return transact(ctx, db, restoreWait, func(c *sql.Conn) error {
 		res, err := c.ExecContext(ctx, `INSERT INTO _vifl.stream (name, server, source, db, start_file, start_pos, wanted, attention)
-			VALUES (?, ?, LEFT(?, 255), ?, ?, ?, 'running', UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)`,
-			s.name, s.source.Server, s.source.Target.String(), s.database, from.File, from.Pos, attentive.Microseconds())
+			VALUES (?, ?, LEFT(?, 255), ?, ?, ?, 'running', UTC_TIMESTAMP(6))`,
+			s.name, s.source.Server, s.source.Target.String(), s.database, from.File, from.Pos)
 		if err != nil {
 			return err
 		}
@@ -254,8 +254,13 @@ func (s *Stream) order(ctx context.Context, r *row, running bool, stop position.
 	if !stop.IsZero() {
 		file, pos = stop.File, stop.Pos
 	}
+	// Who stops it will soon want something else of it.
+	expect := attentive
+	if running && stop.IsZero() {
+		expect = 0
+	}
 	res, err := db.ExecContext(ctx, `UPDATE _vifl.stream SET command = command + 1, wanted = ?, stop_file = ?, stop_pos = ?,
-		attention = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND command = ?`, wanted, file, pos, attentive.Microseconds(), r.id, r.command)
+		attention = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND command = ?`, wanted, file, pos, expect.Microseconds(), r.id, r.command)
 	if err != nil {
 		return nil, s.errorf("id %d: %w", r.id, err)
 	}
@@ -280,7 +285,7 @@ func (s *Stream) settled(ctx context.Context, r *row) (*row, error) {
 		now, err := s.present(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, s.errorf("it was at %s: %w", r.at, context.Cause(ctx))
+				return nil, s.errorf("it was at %s, %s: %w", r.at, r.worker(), context.Cause(ctx))
 			}
 			return nil, err
 		}

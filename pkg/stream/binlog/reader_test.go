@@ -87,7 +87,11 @@ func (r *simpleReader) Run(ctx context.Context, from position.FilePos, handle fu
 			case q == "COMMIT":
 				ends = true
 			case string(ev.Schema) == r.database || strings.Contains(q, r.database+".t"):
-				return &transaction.Blocked{At: boundary, Kind: strings.ToUpper(strings.Join(strings.Fields(q)[:2], " ")), Why: "it is a statement"}
+				kind := strings.ToUpper(strings.Fields(q)[0])
+				if kind == "ALTER" {
+					kind += " TABLE"
+				}
+				return &transaction.Blocked{At: boundary, Kind: kind, Why: "it is a statement"}
 			default:
 				ends = true
 			}

@@ -17,7 +17,7 @@ const simple = "create table t (id int auto_increment primary key, n int, v varc
 func TestStatementsBlock(t *testing.T) {
 	for kind, statements := range map[string][]string{
 		"ALTER TABLE": {"use " + database, "alter table t add column x int"},
-		"INSERT INTO": {"use " + database, "set binlog_format=statement", "insert into t values (2, 2, 'secret')"},
+		"INSERT":      {"use " + database, "set binlog_format=statement", "insert into t values (2, 2, 'secret')"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			r := begun(t, options(), simple)
