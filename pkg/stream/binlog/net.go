@@ -1,0 +1,135 @@
+package binlog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/stream/transaction"
+)
+
+// netRow is what a batch comes to for one primary key.
+type netRow struct {
+	// id has the key's values in it.
+	id    transaction.Image
+	image transaction.Image // nil: there is no such row in the end
+	// born says that there was no such row when the batch began.
+	born  bool
+	bytes int
+}
+
+// netTable is what a batch comes to for one table. Keys are told apart by their values'
+// bytes. Where the server takes two spellings for one key, a batch that goes from one to
+// the other holds both: the old one as gone, since that is written first.
+type netTable struct {
+	plan *plan
+	rows []*netRow
+	by   map[string]*netRow
+	// swallowed is the row that had the greatest AUTO_INCREMENT value, if it is not there
+	// in the end; auto is that value.
+	auto   uint64
+	oldest *netRow
+	image  transaction.Image
+}
+
+// net is what a batch comes to.
+type net struct {
+	tables []*netTable
+	by     map[*schema.Table]*netTable
+	rows   int
+	plan   func(*schema.Table) (*plan, error)
+	key    []byte
+}
+
+func newNet(plan func(*schema.Table) (*plan, error)) *net {
+	return &net{by: map[*schema.Table]*netTable{}, plan: plan}
+}
+
+// add takes in the next change.
+func (n *net) add(c *transaction.Change) error {
+	t := n.by[c.Table]
+	if t == nil {
+		p, err := n.plan(c.Table)
+		if err != nil {
+			return err
+		}
+		t = &netTable{plan: p, by: map[string]*netRow{}}
+		n.by[c.Table] = t
+		n.tables = append(n.tables, t)
+	}
+	var before *netRow
+	if c.Before != nil {
+		r, err := n.row(t, c.Before, false)
+		if err != nil {
+			return err
+		}
+		before = r
+	}
+	if c.After == nil {
+		before.image, before.bytes = nil, 0
+		return nil
+	}
+	r, err := n.row(t, c.After, true)
+	if err != nil {
+		return err
+	}
+	if before != nil && before != r {
+		before.image, before.bytes = nil, 0
+	}
+	r.id, r.image, r.bytes = c.After, c.After, 0
+	for _, v := range c.After {
+		r.bytes += len(v) + 1
+	}
+	t.count(r)
+	return nil
+}
+
+// row is the entry of the key that an image has.
+func (n *net) row(t *netTable, image transaction.Image, born bool) (*netRow, error) {
+	if len(image) != len(t.plan.table.Columns) {
+		return nil, fmt.Errorf("table %s: a row of %d columns, expected %d", t.plan.table.Name, len(image), len(t.plan.table.Columns))
+	}
+	n.key = n.key[:0]
+	for _, i := range t.plan.key {
+		if image[i] == nil {
+			return nil, fmt.Errorf("table %s: a row without a value of its key's column %d", t.plan.table.Name, i+1)
+		}
+		n.key = binary.AppendUvarint(n.key, uint64(len(image[i])))
+		n.key = append(n.key, image[i]...)
+	}
+	if r := t.by[string(n.key)]; r != nil {
+		return r, nil
+	}
+	r := &netRow{id: image, born: born}
+	t.by[string(n.key)] = r
+	t.rows = append(t.rows, r)
+	n.rows++
+	return r, nil
+}
+
+// count notes the greatest value of the AUTO_INCREMENT column, and whose it is.
+func (t *netTable) count(r *netRow) {
+	if t.plan.auto < 0 {
+		return
+	}
+	v, err := strconv.ParseUint(string(r.image[t.plan.auto]), 10, 64)
+	if err == nil && v > t.auto { // a negative one does not count
+		t.auto, t.oldest, t.image = v, r, r.image
+	}
+}
+
+// swallowed is the row that must be written and taken away again for the counter's sake;
+// nil for none.
+//
+// A row that a batch both inserts and deletes comes to nothing, but the source's counter
+// has moved. Writing and deleting it in the same transaction moves the target's, and those
+// of the target's replicas, which only see the binlog: an insert that is rolled back would
+// not reach them. ALTER TABLE … AUTO_INCREMENT would commit the transaction in its midst,
+// and wait for, and then block, everybody who uses the table.
+func (t *netTable) swallowed() (*netRow, transaction.Image) {
+	if t.oldest == nil || t.oldest.image != nil && string(t.oldest.image[t.plan.auto]) == strconv.FormatUint(t.auto, 10) {
+		return nil, nil
+	}
+	return t.oldest, t.image
+}
