@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/vifl/vifl/pkg/cert"
-	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/diff"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/schema"
