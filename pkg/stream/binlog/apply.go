@@ -316,14 +316,17 @@ func (a *applier) transact(ctx context.Context, n int, f func(context.Context, *
 
 func (a *applier) write(ctx context.Context, s *session, units []*unit, again bool) error {
 	for _, u := range units {
-		err := u.write(again, s.limit, func(query string, images []transaction.Image) error {
-			if _, err := s.conn.ExecContext(ctx, query); err != nil {
-				return explain(u.plan.table.Name, !a.careful, err)
+		err := u.write(again, s.limit, func(query string, images []transaction.Image) (int64, error) {
+			res, err := s.conn.ExecContext(ctx, query)
+			if err != nil {
+				return 0, explain(u.plan.table.Name, !a.careful, err)
 			}
 			if a.careful {
-				return s.lenient(ctx, u.plan, images)
+				if err := s.lenient(ctx, u.plan, images); err != nil {
+					return 0, err
+				}
 			}
-			return nil
+			return res.RowsAffected()
 		})
 		if err != nil {
 			return err

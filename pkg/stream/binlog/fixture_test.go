@@ -83,8 +83,8 @@ func start(ctx context.Context, nobody runas.User, dir string) (servers []*mysql
 		name  string
 		extra []string
 	}{
-		{&world.source, "legacy", []string{"gtid_mode=OFF", "enforce_gtid_consistency=OFF", "max_connections=1000"}},
-		{&world.target, "target", []string{"gtid_mode=ON", "enforce_gtid_consistency=ON", "max_connections=1000"}},
+		{&world.source, "legacy", []string{"gtid_mode=OFF", "enforce_gtid_consistency=OFF", "max_connections=1000", "max_allowed_packet=64M", "sql_require_primary_key=OFF"}},
+		{&world.target, "target", []string{"gtid_mode=ON", "enforce_gtid_consistency=ON", "max_connections=1000", "max_allowed_packet=64M", "sql_require_primary_key=OFF"}},
 	} {
 		*s.to, err = mysqld.Start(ctx, inst, mysqld.Options{Dir: dir + "/" + s.name, Name: s.name, RunAs: nobody, Extra: s.extra})
 		if err != nil {

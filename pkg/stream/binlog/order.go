@@ -59,7 +59,7 @@ func (s *Stream) Start(ctx context.Context, from position.FilePos) error {
 		return s.errorf("the target: %w", err)
 	}
 	if why := unfit(tables); len(why) > 0 {
-		return s.errorf("tables that it cannot keep in step: %s: give them a primary key, or leave the shard where it is", strings.Join(why, "; "))
+		return s.errorf("it cannot keep these in step: %s: change them on both sides and seed again, or leave the shard where it is", strings.Join(why, "; "))
 	}
 	if err := s.makeTables(ctx, db); err != nil {
 		return err

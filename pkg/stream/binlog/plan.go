@@ -20,13 +20,22 @@ type plan struct {
 	exact bool
 	auto  int // the AUTO_INCREMENT column; -1 for none
 
-	insert, onDuplicate, remove string
-	wrap                        [][2]string // around a key's value where it is compared
+	insert string
+	// remove is a DELETE up to where its keys come, between are what stands between two of
+	// them, behind what ends it.
+	remove, between, behind string
+	// names are the key's columns where each is compared by itself; nil where they are
+	// compared as one.
+	names []string
+	wrap  [][2]string // around a key's value where it is compared
 }
 
 // unfit lists the tables that cannot be kept in step, and why.
 func unfit(s *schema.Schema) []string {
 	var out []string
+	if len(s.Triggers) > 0 {
+		out = append(out, "triggers ("+strings.Join(s.Triggers, ", ")+"): they would do again what the binlog already holds")
+	}
 	for _, t := range s.Tables {
 		if why := misfit(t); why != "" {
 			out = append(out, t.Name+": "+why)
@@ -45,10 +54,24 @@ func misfit(t *schema.Table) string {
 	for _, k := range t.PrimaryKey {
 		c := t.Column(k.Column)
 		if c == nil || c.Generated != "" {
-			return "a generated column in the primary key"
+			return "a generated column in the primary key, which cannot be written"
+		}
+	}
+	for _, k := range t.ForeignKeys {
+		if changesRows(k.DeleteRule) || changesRows(k.UpdateRule) {
+			return "the foreign key " + k.Name + " changes rows by itself, which is in the binlog of some servers only"
 		}
 	}
 	return ""
+}
+
+// changesRows tells the rules of foreign keys that do more than refuse.
+func changesRows(rule string) bool {
+	switch strings.ToUpper(rule) {
+	case "NO ACTION", "RESTRICT":
+		return false
+	}
+	return true
 }
 
 func newPlan(database string, t *schema.Table) (*plan, error) {
@@ -57,7 +80,7 @@ func newPlan(database string, t *schema.Table) (*plan, error) {
 	}
 	p := &plan{table: t, name: schema.Quote(database) + "." + schema.Quote(t.Name), auto: -1, exact: true}
 	number := map[string]int{}
-	var names, assign []string
+	var names []string
 	for i, c := range t.Columns {
 		number[strings.ToLower(c.Name)] = i
 		if c.Generated != "" {
@@ -70,11 +93,10 @@ func newPlan(database string, t *schema.Table) (*plan, error) {
 		}
 	}
 	var keys []string
-	isKey := map[int]bool{}
+	numbered := false
 	for _, k := range t.PrimaryKey {
 		i := number[strings.ToLower(k.Column)]
 		p.key = append(p.key, i)
-		isKey[i] = true
 		keys = append(keys, schema.Quote(k.Column))
 		var wrap [2]string
 		switch t.Columns[i].Type {
@@ -83,32 +105,35 @@ func newPlan(database string, t *schema.Table) (*plan, error) {
 			// A FLOAT is not equal to the number that was stored in it, but to its float.
 			wrap = [2]string{"CAST(", " AS FLOAT)"}
 			p.exact = false
+		case "enum", "set":
+			numbered = true
+			p.exact = false
 		default:
 			p.exact = false
 		}
 		p.wrap = append(p.wrap, wrap)
 	}
-	for _, i := range p.written {
-		// Where 'A' and 'a' are one key, the row that is there may have the other spelling.
-		if !isKey[i] || !p.exact {
-			c := schema.Quote(t.Columns[i].Name)
-			assign = append(assign, c+"=vifl_new."+c)
-		}
-	}
-	if len(assign) == 0 {
-		c := schema.Quote(t.Columns[p.key[0]].Name)
-		assign = append(assign, c+"=vifl_new."+c)
-	}
 	for _, ix := range t.Indexes {
 		p.unique = p.unique || ix.Unique
 	}
-	p.insert = "INSERT INTO " + p.name + " (" + schema.QuoteAll(names) + ") VALUES "
-	p.onDuplicate = " AS vifl_new ON DUPLICATE KEY UPDATE " + strings.Join(assign, ",")
+	// REPLACE and not INSERT … ON DUPLICATE KEY UPDATE: that leaves a JSON column as it is
+	// when the new document is equal to the old one, as 1 is to 1.0.
+	p.insert = "REPLACE INTO "
+	if p.unique {
+		p.insert = "INSERT INTO "
+	}
+	p.insert += p.name + " (" + schema.QuoteAll(names) + ") VALUES "
 	p.remove = "DELETE FROM " + p.name + " WHERE "
-	if len(keys) == 1 {
+	switch {
+	case len(keys) == 1:
 		p.remove += keys[0] + " IN ("
-	} else {
+		p.between, p.behind = ",", ")"
+	case numbered:
+		// Inside a row the number of an ENUM or SET is compared as text, and equals nothing.
+		p.names, p.between = keys, " OR "
+	default:
 		p.remove += "(" + strings.Join(keys, ",") + ") IN ("
+		p.between, p.behind = ",", ")"
 	}
 	return p, nil
 }

@@ -26,15 +26,19 @@ type unit struct {
 type statement struct {
 	buf         bytes.Buffer
 	head, tail  string
+	between     string
 	values      int
 	most, limit int
-	// images are the rows that an INSERT has.
+	// images are the rows that an INSERT or REPLACE has.
 	images []transaction.Image
+	// missed judges that so many of a DELETE's rows were not there; nil where they may not be.
+	missed func(missing int64) error
 	exec   execute
 }
 
-// execute runs a statement; images are the rows of an INSERT.
-type execute func(query string, images []transaction.Image) error
+// execute runs a statement and returns how many rows it changed; images are the rows of an
+// INSERT or REPLACE.
+type execute func(query string, images []transaction.Image) (rows int64, err error)
 
 func (s *statement) add(size int, value func(*bytes.Buffer)) error {
 	if s.values > 0 && (s.values >= s.most || s.buf.Len()+size+len(s.tail) > s.limit) {
@@ -45,7 +49,7 @@ func (s *statement) add(size int, value func(*bytes.Buffer)) error {
 	if s.values == 0 {
 		s.buf.WriteString(s.head)
 	} else {
-		s.buf.WriteByte(',')
+		s.buf.WriteString(s.between)
 	}
 	s.values++
 	value(&s.buf)
@@ -57,7 +61,10 @@ func (s *statement) flush() error {
 		return nil
 	}
 	s.buf.WriteString(s.tail)
-	err := s.exec(s.buf.String(), s.images)
+	rows, err := s.exec(s.buf.String(), s.images)
+	if missing := int64(s.values) - rows; err == nil && missing != 0 && s.missed != nil {
+		err = s.missed(missing)
+	}
 	s.buf.Reset()
 	s.images = s.images[:0]
 	s.values = 0
@@ -68,13 +75,17 @@ func (s *statement) flush() error {
 // among the rows of the batch nothing is in the way of a unique key: neither a row whose
 // value goes to another one (two rows that swap theirs), nor an old spelling of a key.
 //
-// Where only the primary key is unique, a row that stays is written over. Otherwise it is
-// deleted and inserted: INSERT … ON DUPLICATE KEY UPDATE would write over another row, one
-// that has the same value of another unique key. A row that was born in the batch is not
-// there and need not be deleted, unless the batch is applied a second time.
+// Where only the primary key is unique, a row that stays is replaced. Otherwise it is
+// deleted and inserted: REPLACE would also take away another row, one that has the same
+// value of another unique key. A row that was born in the batch is not there and need not be
+// deleted, unless the batch is applied a second time; every other one that is deleted must
+// be there.
 func (u *unit) write(again bool, limit int, exec execute) error {
 	p := u.plan
-	remove := &statement{head: p.remove, tail: ")", most: keysAtMost, limit: limit, exec: exec}
+	remove := p.deletion(limit, exec)
+	if !again {
+		remove.missed = p.missed
+	}
 	for _, r := range u.rows {
 		if r.born && !again || !p.unique && r.image != nil {
 			continue
@@ -86,10 +97,7 @@ func (u *unit) write(again bool, limit int, exec execute) error {
 	if err := remove.flush(); err != nil {
 		return err
 	}
-	insert := &statement{head: p.insert, most: rowsAtMost, limit: limit, exec: exec}
-	if !p.unique {
-		insert.tail = p.onDuplicate
-	}
+	insert := &statement{head: p.insert, between: ",", most: rowsAtMost, limit: limit, exec: exec}
 	if u.counter != nil {
 		// Here nothing of the batch is in its way, and what the batch does not touch was
 		// there beside it on the source.
@@ -99,10 +107,11 @@ func (u *unit) write(again bool, limit int, exec execute) error {
 		if err := insert.flush(); err != nil {
 			return err
 		}
-		if err := p.addKey(remove, u.counterRow); err != nil {
+		gone := p.deletion(limit, exec)
+		if err := p.addKey(gone, u.counterRow); err != nil {
 			return err
 		}
-		if err := remove.flush(); err != nil {
+		if err := gone.flush(); err != nil {
 			return err
 		}
 	}
@@ -117,18 +126,40 @@ func (u *unit) write(again bool, limit int, exec execute) error {
 	return insert.flush()
 }
 
+func (p *plan) deletion(limit int, exec execute) *statement {
+	return &statement{head: p.remove, between: p.between, tail: p.behind, most: keysAtMost, limit: limit, exec: exec}
+}
+
+// missed is the error for rows that the source changed and the target does not have.
+func (p *plan) missed(missing int64) error {
+	if missing < 0 {
+		return final("table %s: %d rows more were deleted than were meant: its keys are not those of the source; seed the landing again", p.table.Name, -missing)
+	}
+	return final("table %s: the target lacks %d rows that the source deleted or changed: it was not equal to the source before, or somebody writes to it; seed the landing again", p.table.Name, missing)
+}
+
 func (p *plan) addKey(s *statement, image transaction.Image) error {
-	size := 2
+	size := 2 + len(p.between)
 	for n, i := range p.key {
 		size += len(image[i]) + len(p.wrap[n][0]) + len(p.wrap[n][1]) + 1
+	}
+	for _, name := range p.names {
+		size += len(name) + len(" AND ")
 	}
 	return s.add(size, func(b *bytes.Buffer) {
 		if len(p.key) > 1 {
 			b.WriteByte('(')
 		}
 		for n, i := range p.key {
-			if n > 0 {
+			switch {
+			case n > 0 && p.names != nil:
+				b.WriteString(" AND ")
+			case n > 0:
 				b.WriteByte(',')
+			}
+			if p.names != nil {
+				b.WriteString(p.names[n])
+				b.WriteByte('=')
 			}
 			b.WriteString(p.wrap[n][0])
 			b.Write(image[i])

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vifl/vifl/pkg/position"
+	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/stream"
 )
 
@@ -127,6 +128,24 @@ func Dump(ctx context.Context, db *sql.DB, database string) (string, error) {
 		fmt.Fprintf(&out, "%v\n", v)
 	}
 	return out.String(), rows.Err()
+}
+
+// Stored is an expression that shows what a column holds, whatever its collation or format:
+// two that are the same are the same bytes, digits and types.
+func Stored(c schema.Column) string {
+	n := schema.Quote(c.Name)
+	switch c.Type {
+	case "float":
+		return "cast(" + n + " as double)"
+	case "enum", "set", "bit":
+		return n + "+0"
+	case "json":
+		types := "(select group_concat(json_type(jt.v) order by jt.o) from json_table(json_extract(json_array(" + n + "), '$**[*]', '$**.*'), '$[*]' columns (o for ordinality, v json path '$')) jt)"
+		return "concat_ws('/', json_type(" + n + "), json_storage_size(" + n + ") - json_storage_free(" + n + "), " + types + ", hex(cast(" + n + " as char)))"
+	case "tinyint", "smallint", "mediumint", "int", "bigint", "double", "decimal", "year", "date", "time", "datetime", "timestamp":
+		return n
+	}
+	return "hex(" + n + ")"
 }
 
 // same compares both ends. The stream must stand still.

@@ -194,23 +194,6 @@ func (x *target) apply(parts []*transaction.Part) (changes int) {
 	return changes
 }
 
-// stored are expressions that show what a column holds, whatever its collation or format.
-func stored(c schema.Column) string {
-	n := schema.Quote(c.Name)
-	switch c.Type {
-	case "float":
-		return "cast(" + n + " as double)"
-	case "enum", "set", "bit":
-		return n + "+0"
-	case "json":
-		types := "(select group_concat(json_type(jt.v) order by jt.o) from json_table(json_extract(json_array(" + n + "), '$**[*]', '$**.*'), '$[*]' columns (o for ordinality, v json path '$')) jt)"
-		return "concat_ws('/', json_type(" + n + "), json_storage_size(" + n + ") - json_storage_free(" + n + "), " + types + ", hex(cast(" + n + " as char)))"
-	case "tinyint", "smallint", "mediumint", "int", "bigint", "double", "decimal", "year", "date", "time", "datetime", "timestamp":
-		return n
-	}
-	return "hex(" + n + ")"
-}
-
 func (l *legacy) rows(t *testing.T, q string) []string {
 	t.Helper()
 	rows, err := l.db.Query(q)
@@ -257,7 +240,7 @@ func (l *legacy) same(t *testing.T, database string) (rows int) {
 	for _, table := range s.Tables {
 		var cols []string
 		for _, c := range table.Columns {
-			cols = append(cols, stored(c))
+			cols = append(cols, streamtest.Stored(c))
 		}
 		q, order := "select "+strings.Join(cols, ", ")+" from ", ""
 		if len(cols) < 50 {

@@ -11,7 +11,7 @@ func TestReader(t *testing.T) {
 		name string
 		run  func(*testing.T, *legacy)
 	}{
-		{"values", values}, {"passes", passes}, {"blocks", blocks}, {"parts", parts}, {"xa over connections", xaOverConnections}, {"cases", cases}, {"connections", connections},
+		{"values", values}, {"passes", passes}, {"blocks", blocks}, {"parts", parts}, {"xa over connections", xaOverConnections}, {"connections", connections},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, l) })
 	}
