@@ -50,6 +50,11 @@ type follower struct {
 	blocked string
 	message string
 
+	// hold is until when the throttle lets nothing be applied; asked that it was asked about
+	// what is applied next.
+	hold  time.Time
+	asked bool
+
 	failedAt time.Time // the last failure that may pass
 	retry    time.Time // nothing is read or applied before
 	backoff  time.Duration
@@ -177,6 +182,10 @@ func (f *follower) step(ctx context.Context) error {
 		f.wait(ctx, nil)
 		return nil
 	}
+	if f.throttled(ctx, o) {
+		f.wait(ctx, nil)
+		return nil
+	}
 	if f.reading == nil {
 		f.reading = read(ctx, f.reader, f.c.w.o.Limit, f.at, f.ahead)
 	}
@@ -258,11 +267,7 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 		}
 		return f.saveSometimes(ctx, o)
 	}
-	if o.stop.IsZero() {
-		if err := f.throttle(ctx); err != nil {
-			return err
-		}
-	}
+	f.asked = false
 	f.watch.lastChange.Store(time.Now().UnixNano())
 	after := progress{at: b.last.End, committed: b.last.Committed, state: stateRunning, done: o.command}
 	reached := b.last.End == o.stop
@@ -290,11 +295,7 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 
 // large applies a transaction part by part.
 func (f *follower) large(ctx context.Context, o order) error {
-	if o.stop.IsZero() {
-		if err := f.throttle(ctx); err != nil {
-			return err
-		}
-	}
+	f.asked = false
 	var passed, reached bool
 	var end position.FilePos
 	next := func(ctx context.Context) (*transaction.Part, error) {
@@ -467,8 +468,10 @@ func (f *follower) wait(ctx context.Context, news <-chan struct{}) bool {
 	if f.at != f.saved && news != nil {
 		d = min(d, max(0, saveEvery-time.Since(f.savedAt)))
 	}
-	if until := time.Until(f.retry); until > 0 {
-		d = min(d, until)
+	for _, until := range []time.Duration{time.Until(f.retry), time.Until(f.hold)} {
+		if until > 0 {
+			d = min(d, until)
+		}
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -483,25 +486,26 @@ func (f *follower) wait(ctx context.Context, news <-chan struct{}) bool {
 	return true
 }
 
-// throttle waits as long as it is told to, or a moment when it is told nothing.
-func (f *follower) throttle(ctx context.Context) error {
+// throttled says that what was read has to wait, as long as the throttle says or a moment
+// when it says nothing. Its answer is for what is applied next.
+func (f *follower) throttled(ctx context.Context, o order) bool {
 	const blind = time.Second
 	ask := f.c.w.o.Throttle
-	if ask == nil {
-		return nil
+	if ask == nil || !o.stop.IsZero() || f.reading == nil || !f.reading.queue.waiting() {
+		return false
+	}
+	if f.asked {
+		return time.Now().Before(f.hold)
 	}
 	d, why, err := ask(ctx)
 	if err != nil {
 		d, why = blind, "the signal to throttle by is missing: "+err.Error()
 	}
+	f.asked, f.hold = true, time.Now().Add(d)
 	if d <= 0 {
-		return nil
+		return false
 	}
-	o := f.watch.order()
 	f.write(ctx, o, progress{state: stateRunning, message: "throttled: " + why})
 	f.message = "throttled" // so that it is taken back
-	if !sleep(ctx, d) {
-		return context.Cause(ctx)
-	}
-	return nil
+	return true
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
@@ -58,8 +57,8 @@ func (s *Stream) Start(ctx context.Context, from position.FilePos) error {
 	if err != nil {
 		return s.errorf("the target: %w", err)
 	}
-	if why := unfit(tables); len(why) > 0 {
-		return s.errorf("it cannot keep these in step: %s: change them on both sides and seed again, or leave the shard where it is", strings.Join(why, "; "))
+	if err := s.fit(tables); err != nil {
+		return err
 	}
 	if err := s.makeTables(ctx, db); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/stream/dump"
 )
 
 // plan is how the rows of one table are written.
@@ -30,6 +31,14 @@ type plan struct {
 	wrap  [][2]string // around a key's value where it is compared
 }
 
+// fit refuses a target that has something in it that cannot be kept in step.
+func (s *Stream) fit(tables *schema.Schema) error {
+	if why := unfit(tables); len(why) > 0 {
+		return dump.Permanent(s.errorf("found in database %q of the target: %s; expected nothing of the kind: change it on both sides and seed again, or leave the shard where it is", s.database, strings.Join(why, "; ")))
+	}
+	return nil
+}
+
 // unfit lists the tables that cannot be kept in step, and why.
 func unfit(s *schema.Schema) []string {
 	var out []string
@@ -38,7 +47,7 @@ func unfit(s *schema.Schema) []string {
 	}
 	for _, t := range s.Tables {
 		if why := misfit(t); why != "" {
-			out = append(out, t.Name+": "+why)
+			out = append(out, "table "+t.Name+": "+why)
 		}
 	}
 	return out
@@ -49,7 +58,7 @@ func misfit(t *schema.Table) string {
 		return "no primary key, so that no row can be told from another"
 	}
 	if !strings.EqualFold(t.Engine, "InnoDB") {
-		return "engine " + t.Engine + " has no transactions"
+		return "engine " + t.Engine + ", not InnoDB: what is not rolled back with the position is lost or doubled"
 	}
 	for _, k := range t.PrimaryKey {
 		c := t.Column(k.Column)

@@ -163,3 +163,10 @@ func (q *queue) drop(n int) {
 
 // wake makes the taker look again.
 func (q *queue) wake() { signal(q.news) }
+
+// waiting says that there is something to take.
+func (q *queue) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.parts) > 0
+}

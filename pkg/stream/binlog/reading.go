@@ -24,7 +24,11 @@ func (w *Worker) reader() *transaction.Reader {
 		if err != nil {
 			return nil, err
 		}
-		return schema.Read(ctx, db, w.stream.database)
+		s, err := schema.Read(ctx, db, w.stream.database)
+		if err != nil {
+			return nil, err
+		}
+		return s, w.stream.fit(s)
 	}
 	return transaction.New(w.stream.source, w.stream.database, tables, w.o.Limit)
 }

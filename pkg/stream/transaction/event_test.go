@@ -244,6 +244,13 @@ func xaOverConnections(t *testing.T, l *legacy) {
 	if n := len(all); n != 2 || len(all[1].Changes) != 1 {
 		t.Errorf("found %d parts", n)
 	}
+	// What was decided already is known to who goes back to a place before.
+	if again, err := l.read(t, r, middle, l.end(t)); err != nil || len(again) != 2 || len(again[1].Changes) != 1 {
+		t.Errorf("read again: %d parts, %v", len(again), err)
+	}
+	if again, err := l.read(t, r, from, l.end(t)); err != nil || len(again) != 3 || len(again[2].Changes) != 1 {
+		t.Errorf("read again from before the PREPARE: %d parts, %v", len(again), err)
+	}
 	var b *transaction.Blocked
 	if _, err := l.read(t, l.reader("slack"), middle, l.end(t)); !errors.As(err, &b) {
 		t.Errorf("a new reader behind the PREPARE: %v", err)
@@ -281,7 +288,7 @@ func connections(t *testing.T, l *legacy) {
 				killed = true
 				// Those of readers that went away end only at their next heartbeat.
 				for _, q := range l.rows(t, "select concat('kill ', id) from information_schema.processlist where command = 'Binlog Dump' and user = 'vifl'") {
-					_, _ = l.db.Exec(strings.Trim(q, "0=|"))
+					_, _ = l.db.Exec(strings.TrimSuffix(strings.TrimPrefix(q, "0="), "|"))
 				}
 			}
 			return nil

@@ -25,17 +25,15 @@ type Reader struct {
 
 	// end is the End of the last part that was handed over and taken.
 	end position.FilePos
-	// prepared are XA transactions of the database that are prepared but not decided, by
-	// their names as the server writes them. They outlive a broken connection.
-	prepared      map[string]*prepared
-	preparedBytes int
+	// prepared are distributed transactions, in order. They outlive a broken connection.
+	prepared []*prepared
 }
 
 // New makes a reader of the database's transactions. tables tells what the database's tables
 // look like; it is asked once in each Run, when the first of them is needed. A transaction
 // is handed over in parts when it is larger than limit bytes.
 func New(source dump.Source, database string, tables func(context.Context) (*schema.Schema, error), limit int) *Reader {
-	return &Reader{source: source, database: database, tables: tables, limit: limit, prepared: map[string]*prepared{}}
+	return &Reader{source: source, database: database, tables: tables, limit: limit}
 }
 
 // Run follows the binlog over one connection and hands over its transactions in order. from
@@ -43,15 +41,13 @@ func New(source dump.Source, database string, tables func(context.Context) (*sch
 // connection breaks (run it again from the End of the last part that was the Last of its
 // transaction; parts behind that one are handed over again), when handle fails (its error),
 // or at what waiting does not mend: an error for which dump.IsPermanent holds, or a
-// *Blocked. The memory of a part is the caller's.
+// *Blocked. A part stays as it is; what it holds must not be changed.
 //
-// An XA transaction that is prepared is kept until it is decided, with the Reader: when
-// another one reads on behind the PREPARE, it is Blocked at the COMMIT.
+// An XA transaction that is prepared is kept with the Reader: when another one reads on
+// behind the PREPARE, or one that has never read it, it is Blocked at the COMMIT.
 func (r *Reader) Run(ctx context.Context, from position.FilePos, handle func(*Part) error) error {
 	if from != r.end {
-		clear(r.prepared)
-		r.preparedBytes = 0
-		r.end = from
+		r.rewind(from)
 	}
 	s := &session{Reader: r, ctx: ctx, handle: handle, boundary: from, mappings: map[uint64]*mapping{}}
 	return r.source.Follow(ctx, from, s.event)

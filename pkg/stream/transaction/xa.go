@@ -1,8 +1,10 @@
 package transaction
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/stream/dump"
 )
 
@@ -12,11 +14,71 @@ type xaState struct {
 	tooLarge bool   // its changes were dropped
 }
 
-// prepared is a distributed transaction that waits for its decision.
+// prepared is a distributed transaction that waits for its decision, or that was decided not
+// long ago: what reads on from a place before the decision meets it a second time.
 type prepared struct {
+	name     string
 	changes  []Change
 	bytes    int
 	tooLarge bool
+	at       position.FilePos // where its PREPARE ends
+	decided  position.FilePos // where its COMMIT or ROLLBACK ends; zero for none
+}
+
+// decidedAtMost bounds how many decided ones are kept beside their bytes.
+const decidedAtMost = 1000
+
+// waiting is the transaction of that name that waits for its decision; nil for none.
+func (r *Reader) waiting(name string) *prepared {
+	for _, p := range slices.Backward(r.prepared) {
+		if p.name == name && p.decided.IsZero() {
+			return p
+		}
+	}
+	return nil
+}
+
+// keep adds a transaction. Decided ones make room for it; what is too large even then is
+// known by its name only.
+func (r *Reader) keep(p *prepared) {
+	bytes, decided := p.bytes, 0
+	for _, q := range r.prepared {
+		bytes += q.bytes
+		if !q.decided.IsZero() {
+			decided++
+		}
+	}
+	r.prepared = slices.DeleteFunc(r.prepared, func(q *prepared) bool {
+		if q.decided.IsZero() || bytes <= r.limit && decided <= decidedAtMost {
+			return false
+		}
+		bytes -= q.bytes
+		decided--
+		return true
+	})
+	if bytes > r.limit {
+		p.changes, p.bytes, p.tooLarge = nil, 0, true
+	}
+	r.prepared = append(r.prepared, p)
+}
+
+// rewind puts back what is known of distributed transactions to a place that is read from
+// again. Of one that is ahead, or in another binlog, nothing is known.
+func (r *Reader) rewind(to position.FilePos) {
+	behind := func(at position.FilePos) bool {
+		c, err := position.Compare(at, to)
+		return err != nil || c > 0
+	}
+	if !behind(r.end) {
+		r.prepared = nil
+	}
+	r.prepared = slices.DeleteFunc(r.prepared, func(p *prepared) bool { return behind(p.at) })
+	for _, p := range r.prepared {
+		if !p.decided.IsZero() && behind(p.decided) {
+			p.decided = position.FilePos{}
+		}
+	}
+	r.end = to
 }
 
 // xaStatement takes in XA START, END, COMMIT and ROLLBACK. PREPARE and COMMIT … ONE PHASE
@@ -44,7 +106,7 @@ func (s *session) xaStatement(e *dump.Event, sql, kind string) error {
 		if s.begun {
 			return s.broken(e, "%s inside the transaction behind %s", kind, s.boundary)
 		}
-		p := s.prepared[name]
+		p := s.waiting(name)
 		switch {
 		case p == nil:
 			return s.blocked(kind, "the transaction was prepared before the reading began, so that its changes are not known: seed the landing again, and decide prepared transactions first")
@@ -55,7 +117,7 @@ func (s *session) xaStatement(e *dump.Event, sql, kind string) error {
 		if err := s.end(e); err != nil {
 			return err
 		}
-		s.forget(name)
+		p.decided = e.End
 		return nil
 	case "ROLLBACK":
 		if s.begun {
@@ -64,17 +126,12 @@ func (s *session) xaStatement(e *dump.Event, sql, kind string) error {
 		if err := s.end(e); err != nil {
 			return err
 		}
-		s.forget(name)
+		if p := s.waiting(name); p != nil {
+			p.decided = e.End
+		}
 		return nil
 	}
 	return s.blocked(kind, "it is not understood")
-}
-
-func (s *session) forget(name string) {
-	if p := s.prepared[name]; p != nil {
-		s.preparedBytes -= p.bytes
-		delete(s.prepared, name)
-	}
 }
 
 // xaPrepare ends the open transaction: it is committed (ONE PHASE) or waits.
@@ -88,16 +145,11 @@ func (s *session) xaPrepare(e *dump.Event) error {
 		}
 		return s.end(e)
 	}
-	name, p := s.xa.name, &prepared{changes: s.changes, bytes: s.bytes, tooLarge: s.xa.tooLarge}
-	if s.preparedBytes+p.bytes > s.limit {
-		*p = prepared{tooLarge: true}
-	}
+	p := &prepared{name: s.xa.name, changes: s.changes, bytes: s.bytes, tooLarge: s.xa.tooLarge, at: e.End}
 	s.discard()
 	if err := s.end(e); err != nil {
 		return err
 	}
-	s.forget(name)
-	s.prepared[name] = p
-	s.preparedBytes += p.bytes
+	s.keep(p)
 	return nil
 }
