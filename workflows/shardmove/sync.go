@@ -247,7 +247,10 @@ func (m *Move) waitStream(ctx context.Context, s stream.Stream, upTo position.Fi
 		m.reporter.Progress(Progress{What: "stream", Done: float64(first - min(behind, first)), Total: float64(first), Detail: fmt.Sprintf("%s behind, at %s", sizeText(behind), st.Position)})
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("shard %s: waited %s (catch_up_timeout) for the stream to reach %s, it is at %s: %w", m.show, limit, upTo, st.Position, ctx.Err())
+			if st.Message != "" {
+				st.Message = " (" + st.Message + ")"
+			}
+			return fmt.Errorf("shard %s: waited %s (catch_up_timeout) for the stream to reach %s, it is at %s%s: %w", m.show, limit, upTo, st.Position, st.Message, ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -2,7 +2,6 @@ package binlog
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ func (s *session) lenient(ctx context.Context, p *plan, images []transaction.Ima
 	if err := s.conn.QueryRowContext(ctx, "SHOW COUNT(*) WARNINGS").Scan(&count); err != nil || count == 0 {
 		return err
 	}
-	rows, err := s.conn.QueryContext(ctx, "SHOW WARNINGS LIMIT 65535")
+	rows, err := s.conn.QueryContext(ctx, "SHOW WARNINGS")
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (s *session) lenient(ctx context.Context, p *plan, images []transaction.Ima
 		return err
 	}
 	if seen < count {
-		return fmt.Errorf("table %s: the target has %d warnings and shows %d", p.table.Name, count, seen)
+		return final("table %s: the target has %d warnings of %d rows and shows %d: raise its max_error_count", p.table.Name, count, len(images), seen)
 	}
 	return nil
 }

@@ -178,9 +178,9 @@ func (s *Stream) Status(ctx context.Context) (stream.Status, error) {
 	case r.stopped():
 		st.State = stream.Stopped
 	case !r.alive:
-		st.Message = "no worker has it: start one"
+		st.Message = "no worker has it: vifl serve runs one"
 		if r.owner != "" {
-			st.Message = "its worker (" + r.owner + ") gives no sign of life: start another"
+			st.Message = "its worker (" + r.owner + ") gives no sign of life: vifl serve runs another"
 		}
 	}
 	return st, nil
