@@ -2,7 +2,6 @@ package binlog
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,6 +10,10 @@ import (
 )
 
 var atRow = regexp.MustCompile(`^Data truncated for column '(.*)' at row (\d+)$`)
+
+// warningsAtMost is how many a statement may have: each must be seen, and a server keeps
+// max_error_count of them, 1,024 when nobody changed it.
+const warningsAtMost = 1000
 
 // lenient judges the warnings of a statement that was run in lenient mode. Two kinds of
 // values that a source may have are refused by a strict server, though it can store them
@@ -49,7 +52,7 @@ func (s *session) lenient(ctx context.Context, p *plan, images []transaction.Ima
 		return err
 	}
 	if seen < count {
-		return fmt.Errorf("table %s: the target has %d warnings and shows %d", p.table.Name, count, seen)
+		return final("table %s: the target has %d warnings and shows %d of them: set its max_error_count to 1024 or more, and resume", p.table.Name, count, seen)
 	}
 	return nil
 }

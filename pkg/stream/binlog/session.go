@@ -52,7 +52,7 @@ func open(ctx context.Context, db *sql.DB, mode string) (*session, error) {
 	for _, q := range []string{
 		"SET NAMES utf8mb4",
 		fmt.Sprintf("SET SESSION time_zone='+00:00', sql_mode='%s', foreign_key_checks=0, unique_checks=1, autocommit=1, transaction_isolation='READ-COMMITTED', "+
-			"transaction_read_only=0, innodb_lock_wait_timeout=%d, lock_wait_timeout=%d, wait_timeout=%d, net_read_timeout=%d, range_optimizer_max_mem_size=0, sql_safe_updates=0, max_error_count=65535",
+			"transaction_read_only=0, innodb_lock_wait_timeout=%d, lock_wait_timeout=%d, wait_timeout=%d, net_read_timeout=%d, range_optimizer_max_mem_size=0, sql_safe_updates=0",
 			mode, int(lockWait.Seconds()), int(lockWait.Seconds()), int(sessionIdle.Seconds()), int(sessionIdle.Seconds())),
 	} {
 		if _, err := conn.ExecContext(ctx, q); err != nil {
