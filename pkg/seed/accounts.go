@@ -50,7 +50,7 @@ func (s *scratch) makeAccounts(ctx context.Context, admin, database string, land
 	}
 	// In the name of a database in a GRANT, _ and % stand for others.
 	pattern := "`" + strings.NewReplacer("`", "``", `\`, `\\`, "_", `\_`, "%", `\%`).Replace(database) + "`"
-	statements = append(statements, "GRANT INSERT, UPDATE, DELETE ON "+pattern+".* TO "+account)
+	statements = append(statements, "GRANT INSERT, UPDATE, DELETE, TRIGGER ON "+pattern+".* TO "+account)
 	for _, q := range statements {
 		if _, err := conn.ExecContext(ctx, q); err != nil {
 			return fmt.Errorf("%s: make the account %s: %w", s.name, landing.User, err)

@@ -316,11 +316,11 @@ func (a *applier) transact(ctx context.Context, n int, f func(context.Context, *
 
 func (a *applier) write(ctx context.Context, s *session, units []*unit, again bool) error {
 	for _, u := range units {
-		limit := s.limit
+		rows := rowsAtMost
 		if a.careful {
-			limit = min(limit, carefulAtMost)
+			rows = max(1, warningsAtMost/len(u.plan.written))
 		}
-		err := u.write(again, limit, func(query string, images []transaction.Image) (int64, error) {
+		err := u.write(again, s.limit, rows, func(query string, images []transaction.Image) (int64, error) {
 			res, err := s.conn.ExecContext(ctx, query)
 			if err != nil {
 				return 0, explain(u.plan.table.Name, !a.careful, err)

@@ -37,8 +37,9 @@ var _ stream.Stream = (*Stream)(nil)
 //
 // target is asked each time before something is done there, so that it can follow a
 // failover: it gives a pool to the present primary, made by mysqlconn, which stays its own
-// and open. The account needs ALL on _vifl and SELECT, INSERT, UPDATE, DELETE on the
-// database.
+// and open. The account needs ALL on _vifl and SELECT, INSERT, UPDATE, DELETE, TRIGGER on the
+// database; TRIGGER only to see that there are none. The source's account needs REPLICATION
+// SLAVE and REPLICATION CLIENT.
 func New(target func(context.Context) (*sql.DB, error), name, database string, source dump.Source) *Stream {
 	return &Stream{target: target, name: name, database: database, source: source, given: make(chan struct{}, 1)}
 }

@@ -11,6 +11,10 @@ import (
 
 var atRow = regexp.MustCompile(`^Data truncated for column '(.*)' at row (\d+)$`)
 
+// warningsAtMost is how many a statement may have: each must be seen, and a server keeps
+// max_error_count of them, 1,024 when nobody changed it.
+const warningsAtMost = 1000
+
 // lenient judges the warnings of a statement that was run in lenient mode. Two kinds of
 // values that a source may have are refused by a strict server, though it can store them
 // exactly: the error value of an ENUM (number 0), and rows for which a generated column's
@@ -22,7 +26,7 @@ func (s *session) lenient(ctx context.Context, p *plan, images []transaction.Ima
 	if err := s.conn.QueryRowContext(ctx, "SHOW COUNT(*) WARNINGS").Scan(&count); err != nil || count == 0 {
 		return err
 	}
-	rows, err := s.conn.QueryContext(ctx, "SHOW WARNINGS")
+	rows, err := s.conn.QueryContext(ctx, "SHOW WARNINGS LIMIT 65535")
 	if err != nil {
 		return err
 	}
@@ -48,7 +52,7 @@ func (s *session) lenient(ctx context.Context, p *plan, images []transaction.Ima
 		return err
 	}
 	if seen < count {
-		return final("table %s: the target has %d warnings of %d rows and shows %d: raise its max_error_count", p.table.Name, count, len(images), seen)
+		return final("table %s: the target has %d warnings and shows %d of them: set its max_error_count to 1024 or more, and resume", p.table.Name, count, seen)
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ type sqlCase struct {
 // otherwise are cases for which this stream refuses what the file says can be carried over.
 var otherwise = map[string]string{"071-generated-column-as-key": "generated column in the primary key"}
 
+// long are cases with so large values that one way must do when time is short.
+var long = []string{"021-long-values", "022-wide-rows-one-transaction", "053-differ-blob-tail", "090-thousand-columns", "132-fifty-thousand-rows"}
+
 // unlogged changes rows that are in no binlog.
 const unlogged = "061-differ-hidden-from-binlog"
 
@@ -94,7 +97,10 @@ func TestCases(t *testing.T) {
 		ways = ways[:2]
 	}
 	for _, c := range sqlCases(t) {
-		for _, way := range ways {
+		for i, way := range ways {
+			if i > 0 && slices.Contains(long, c.name) && os.Getenv("VIFL_TEST_LONG") == "" {
+				break
+			}
 			t.Run(c.name+"/"+way.name, func(t *testing.T) { c.run(t, way.o, way.atOnce) })
 		}
 	}
@@ -201,7 +207,7 @@ func collect(out []string, rows *sql.Rows) ([]string, error) {
 		}
 		var row strings.Builder
 		for _, v := range values {
-			fmt.Fprintf(&row, "%t %q ", v.Valid, v.String)
+			fmt.Fprintf(&row, "%t %d:%s ", v.Valid, len(v.String), v.String)
 		}
 		out = append(out, row.String())
 	}

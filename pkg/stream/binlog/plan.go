@@ -21,7 +21,7 @@ type plan struct {
 	exact bool
 	auto  int // the AUTO_INCREMENT column; -1 for none
 
-	insert string
+	insert, replace string
 	// remove is a DELETE up to where its keys come, between are what stands between two of
 	// them, behind what ends it.
 	remove, between, behind string
@@ -125,13 +125,10 @@ func newPlan(database string, t *schema.Table) (*plan, error) {
 	for _, ix := range t.Indexes {
 		p.unique = p.unique || ix.Unique
 	}
-	// REPLACE and not INSERT … ON DUPLICATE KEY UPDATE: that leaves a JSON column as it is
-	// when the new document is equal to the old one, as 1 is to 1.0.
-	p.insert = "REPLACE INTO "
-	if p.unique {
-		p.insert = "INSERT INTO "
-	}
-	p.insert += p.name + " (" + schema.QuoteAll(names) + ") VALUES "
+	p.insert = "INSERT INTO " + p.name + " (" + schema.QuoteAll(names) + ") VALUES "
+	// Not INSERT … ON DUPLICATE KEY UPDATE: that leaves a JSON column as it is when the new
+	// document is equal to the old one, as 1 is to 1.0.
+	p.replace = "REPLACE" + strings.TrimPrefix(p.insert, "INSERT")
 	p.remove = "DELETE FROM " + p.name + " WHERE "
 	switch {
 	case len(keys) == 1:

@@ -20,9 +20,6 @@ const (
 	lockWait = 10 * time.Second
 	// statementAtMost bounds a statement's bytes, unless a single row has more.
 	statementAtMost = 1 << 20
-	// carefulAtMost bounds one whose warnings are looked at: the server keeps 1,024 of them,
-	// and only an administrator may have it keep more.
-	carefulAtMost = 4 << 10
 )
 
 // session is a connection that applies.

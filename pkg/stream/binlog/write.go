@@ -77,10 +77,9 @@ func (s *statement) flush() error {
 //
 // Where only the primary key is unique, a row that stays is replaced. Otherwise it is
 // deleted and inserted: REPLACE would also take away another row, one that has the same
-// value of another unique key. A row that was born in the batch is not there and need not be
-// deleted, unless the batch is applied a second time; every other one that is deleted must
-// be there.
-func (u *unit) write(again bool, limit int, exec execute) error {
+// value of another unique key. Unless the batch is applied a second time, a row that was born
+// in it must not be there, and every other one that is deleted must be.
+func (u *unit) write(again bool, limit, rows int, exec execute) error {
 	p := u.plan
 	remove := p.deletion(limit, exec)
 	if !again {
@@ -97,14 +96,19 @@ func (u *unit) write(again bool, limit int, exec execute) error {
 	if err := remove.flush(); err != nil {
 		return err
 	}
-	insert := &statement{head: p.insert, between: ",", most: rowsAtMost, limit: limit, exec: exec}
+	insert := &statement{head: p.insert, between: ",", most: rows, limit: limit, exec: exec}
+	replace := &statement{head: p.replace, between: ",", most: rows, limit: limit, exec: exec}
 	if u.counter != nil {
 		// Here nothing of the batch is in its way, and what the batch does not touch was
 		// there beside it on the source.
-		if err := p.addRow(insert, u.counterRow); err != nil {
+		s := replace
+		if p.unique {
+			s = insert
+		}
+		if err := p.addRow(s, u.counterRow); err != nil {
 			return err
 		}
-		if err := insert.flush(); err != nil {
+		if err := s.flush(); err != nil {
 			return err
 		}
 		gone := p.deletion(limit, exec)
@@ -119,11 +123,18 @@ func (u *unit) write(again bool, limit int, exec execute) error {
 		if r.image == nil {
 			continue
 		}
-		if err := p.addRow(insert, r.image); err != nil {
+		s := replace
+		if p.unique || r.born && !again {
+			s = insert
+		}
+		if err := p.addRow(s, r.image); err != nil {
 			return err
 		}
 	}
-	return insert.flush()
+	if err := insert.flush(); err != nil {
+		return err
+	}
+	return replace.flush()
 }
 
 func (p *plan) deletion(limit int, exec execute) *statement {
