@@ -7,6 +7,7 @@ import (
 	"os/exec"
 
 	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/seed"
@@ -17,8 +18,8 @@ import (
 // Complete is the one-way door: the stream's record goes, and what vifl put on the legacy
 // except that it stays closed. No legacy data is deleted.
 func (m *Move) Complete(ctx context.Context, confirm string) error {
-	if confirm != m.id.String() {
-		return fmt.Errorf("complete of %s: found --confirm %q, expected %s typed again: nothing was changed", m.show, confirm, m.id)
+	if refused := guard.TypedNumber(m.id, confirm); len(refused) > 0 {
+		return &Refused{Verb: engine.Complete, Shard: m.show, Findings: refused}
 	}
 	return m.locked(ctx, engine.Complete, func(ctx context.Context, lease *state.Lease) (string, error) {
 		doc := lease.Doc()

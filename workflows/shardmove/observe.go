@@ -92,6 +92,7 @@ func (m *Move) observeLegacy(ctx context.Context, out *guard.Observed) error {
 func (m *Move) observeLanding(ctx context.Context, doc *state.Shard, out *guard.Observed) error {
 	exists, err := m.landing.Exists(ctx)
 	if err != nil || !exists {
+		out.NoLanding = err == nil
 		return err // what there is not refuses by its absence
 	}
 	tablets, err := m.landing.Tablets(ctx)
