@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,6 +74,24 @@ func oneShard(_ *cobra.Command, args []string) error {
 	}
 	return nil
 }
+
+// noVerb is the argument check of a command that only groups others: what is left over is a
+// verb that it does not have, which must not end with a help text and exit code 0.
+func noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var have []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			have = append(have, c.Name())
+		}
+	}
+	return usageError{fmt.Errorf("%s: found %q, expected one of %s", cmd.CommandPath(), args[0], strings.Join(have, ", "))}
+}
+
+// helpOnly is the body of such a command.
+func helpOnly(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // withMove opens the move of the shard that args name, runs the verb, and closes it.
 func (a *app) withMove(ctx context.Context, args []string, run func(context.Context, *shardmove.Move) error) error {
