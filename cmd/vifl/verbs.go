@@ -64,7 +64,7 @@ func (a *app) newSeedCommand() *cobra.Command {
 					return err
 				}
 				return a.print(s, func(w io.Writer) {
-					fmt.Fprintf(w, "seeded %s by %s: %d rows, %.1f MB in %.1f s (%.1f MB/s); backup %s\n", m.Show(), s.Method, s.Rows, float64(s.Bytes)/1e6, s.Seconds, float64(s.Bytes)/1e6/max(s.Seconds, 0.001), s.Backup)
+					fmt.Fprintf(w, "seeded %s by %s: %s, %.1f MB in %.1f s (%.1f MB/s); backup %s\n", m.Show(), s.Method, shardmove.RowsText(s), float64(s.Bytes)/1e6, s.Seconds, float64(s.Bytes)/1e6/max(s.Seconds, 0.001), s.Backup)
 					fmt.Fprintf(w, "position %s of side %s (%s)\n", s.Position, s.StreamSide, s.SourceA.ServerUUID)
 				})
 			})

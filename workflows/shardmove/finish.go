@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"time"
 
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/guard"
@@ -97,13 +98,57 @@ func (m *Move) Abort(ctx context.Context) error {
 	})
 }
 
+// hooksExist looks for the programs of the hooks: one that is missing must not be noticed
+// behind the copy of a whole shard.
+func (m *Move) hooksExist() error {
+	for _, h := range []struct {
+		name    string
+		command []string
+	}{{"provision", m.cfg.Hooks.Provision}, {"deprovision", m.cfg.Hooks.Deprovision}} {
+		if len(h.command) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(h.command[0]); err != nil {
+			return fmt.Errorf("shard %s: hooks.%s in %s: %w, expected a program: nothing was changed", m.show, h.name, m.cfg.Path(), err)
+		}
+	}
+	return nil
+}
+
+// showHook shows that a hook is at work, which may be silent for minutes, until the function
+// that it returns is called.
+func (m *Move) showHook(name string) (end func()) {
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	start := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(2 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				m.reporter.Progress(Progress{What: "hook " + name, Detail: fmt.Sprintf("at work for %.0f s", time.Since(start).Seconds())})
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
 // hook runs a program of the operator's. Its output goes to stderr as it comes.
 func (m *Move) hook(ctx context.Context, name string, command []string) error {
 	if len(command) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.TabletTimeout)
+	limit := m.cfg.Limits.TabletTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s (tablet_timeout)", limit))
 	defer cancel()
+	defer m.showHook(name)()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.Env = append(os.Environ(),
