@@ -115,9 +115,9 @@ func (m *Move) hooksExist() error {
 	return nil
 }
 
-// showHook shows that a hook is at work, which may be silent for minutes, until the function
-// that it returns is called.
-func (m *Move) showHook(name string) (end func()) {
+// atWork shows every two seconds that something without progress of its own (a hook, servers
+// that do not answer) is still at work, until the function that it returns is called.
+func (m *Move) atWork(what string) (end func()) {
 	done := make(chan struct{})
 	ended := make(chan struct{})
 	start := time.Now()
@@ -130,7 +130,7 @@ func (m *Move) showHook(name string) (end func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				m.reporter.Progress(Progress{What: "hook " + name, Detail: fmt.Sprintf("at work for %.0f s", time.Since(start).Seconds())})
+				m.reporter.Progress(Progress{What: what, Detail: fmt.Sprintf("at work for %.0f s", time.Since(start).Seconds())})
 			}
 		}
 	}()
@@ -148,7 +148,7 @@ func (m *Move) hook(ctx context.Context, name string, command []string) error {
 	limit := m.cfg.Limits.TabletTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s (tablet_timeout)", limit))
 	defer cancel()
-	defer m.showHook(name)()
+	defer m.atWork("hook " + name)()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.Env = append(os.Environ(),

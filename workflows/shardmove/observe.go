@@ -20,6 +20,7 @@ import (
 // observe asks every server what the refusals need to know. A server that cannot be asked is
 // an error: a guard that could not look must not be taken for one that found nothing.
 func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
+	defer m.atWork("asking the servers for what would refuse a switch")()
 	before, err := m.legacyPlaces(m.id)
 	if err != nil {
 		return nil, err

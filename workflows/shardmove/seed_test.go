@@ -70,6 +70,12 @@ func TestASilentHookIsShownToBeAtWork(t *testing.T) {
 	if len(shown.all) == 0 || !strings.HasPrefix(shown.all[0], "hook provision at work") {
 		t.Errorf("shown: %v", shown.all)
 	}
+	shown.all = nil
+	end := m.atWork("asking")
+	end()
+	if len(shown.all) != 0 {
+		t.Errorf("what was done at once was shown: %v", shown.all)
+	}
 	m.cfg.Limits.TabletTimeout = 50 * time.Millisecond
 	if err := m.hook(t.Context(), "provision", []string{"sleep", "9"}); err == nil || !strings.Contains(err.Error(), "tablet_timeout") {
 		t.Errorf("a hook that does not end: %v", err)
