@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -111,7 +113,26 @@ func (a *app) withMove(ctx context.Context, args []string, run func(context.Cont
 		return err
 	}
 	defer m.Close()
-	return run(ctx, m)
+	return a.explain(m.Show(), run(ctx, m))
+}
+
+// explained is an error whose findings have been printed already.
+type explained struct{ error }
+
+func (e explained) Unwrap() error { return e.error }
+
+// explain prints the findings of a verb that guards refused, where the verb has no report of
+// its own that shows them: numbers alone say neither what was found nor what to do.
+func (a *app) explain(shard string, err error) error {
+	var refused *shardmove.Refused
+	var done explained
+	if !errors.As(err, &refused) || errors.As(err, &done) {
+		return err
+	}
+	if perr := a.print(refusedJSON{Shard: shard, Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }); perr != nil {
+		return errors.Join(err, perr)
+	}
+	return err
 }
 
 // onShard is the body of a verb that does nothing but run on the move of its shard.

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vifl/vifl/pkg/guard"
+	"github.com/vifl/vifl/workflows/shardmove"
 )
 
 // run is a command line as main runs it, up to its exit code.
@@ -82,4 +87,51 @@ func TestTheLocalFleetIsThatOfTheConfiguration(t *testing.T) {
 	if got := fleetDir(status, "other"); got != "other" {
 		t.Errorf("with --dir other it is %s", got)
 	}
+}
+
+// A seed or a complete that a guard refused named only the guard's number.
+func TestRefusalsAreExplainedOnceByEveryVerb(t *testing.T) {
+	refused := &shardmove.Refused{Verb: "seed", Shard: "0123", Findings: []guard.Finding{{ID: "P15", Name: "binlog format", Level: guard.Refuse, Server: "0123 side a", Found: "STATEMENT", Expected: "ROW", Remedy: "SET PERSIST"}}}
+	for name, c := range map[string]struct {
+		err  error
+		want int
+	}{
+		"a verb without a report": {fmt.Errorf("wrapped: %w", refused), 1},
+		"a verb with its own":     {explained{refused}, 0},
+		"another failure":         {errors.New("boom"), 0},
+		"none":                    {nil, 0},
+	} {
+		for _, output := range []string{"text", "json"} {
+			got := stdout(t, func() {
+				a := &app{output: output}
+				if err := a.explain("0123", c.err); exitCode(err) != exitCode(c.err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			if n := strings.Count(got, "SET PERSIST"); n != c.want {
+				t.Errorf("%s, %s: the remedy was printed %d times, expected %d: %s", name, output, n, c.want, got)
+			}
+		}
+	}
+}
+
+// stdout is what a function prints there.
+func stdout(t *testing.T, do func()) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stdout
+	os.Stdout = file
+	defer func() { os.Stdout = old }()
+	do()
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }

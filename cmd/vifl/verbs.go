@@ -30,6 +30,9 @@ func (a *app) newPreflightCommand() *cobra.Command {
 				}); perr != nil {
 					return errors.Join(err, perr)
 				}
+				if err != nil {
+					err = explained{err}
+				}
 			}
 			return err
 		}),
@@ -198,7 +201,7 @@ version, so the switch cannot be taken back without losing what is written after
 					return err
 				}
 				if len(refused) > 0 {
-					return &shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}
+					return explained{&shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}}
 				}
 				return nil
 			}
@@ -245,15 +248,8 @@ type refusedJSON struct {
 	Refusals []guard.Finding `json:"refusals"`
 }
 
-// switched prints the outcome of a rehearsal or cutover, refusals in full.
+// switched prints the outcome of a rehearsal or cutover.
 func (a *app) switched(m *shardmove.Move, r *shardmove.SwitchReport, err error) error {
-	var refused *shardmove.Refused
-	if errors.As(err, &refused) {
-		if perr := a.print(refusedJSON{Shard: m.Show(), Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }); perr != nil {
-			return errors.Join(err, perr)
-		}
-		return err
-	}
 	if err != nil || r == nil {
 		return err
 	}
