@@ -81,8 +81,12 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 	if s.Holder != "" {
 		line("at work", "%s", s.Holder)
 	}
-	if s.Document.Attempt != nil && s.Holder == "" {
-		line("interrupted", "a %s begun %s did not end: vifl thaw, or the same verb again, clears it up", s.Document.Attempt.Verb, ago(s.Document.Attempt.Started))
+	if at := s.Document.Attempt; at != nil && s.Holder == "" {
+		clears := "vifl thaw, or the same verb again, clears it up"
+		if at.NoUndo {
+			clears = "it is behind the point of no undo, both sides are frozen, and only the same verb again ends it"
+		}
+		line("interrupted", "a %s begun %s did not end: %s", at.Verb, ago(at.Started), clears)
 	}
 	if h := s.Document.Hold; h != nil {
 		line("hold", "%s, by %s, %s", h.Why, h.Who, ago(h.At))

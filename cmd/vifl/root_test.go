@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vifl/vifl/pkg/guard"
+	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
@@ -134,4 +135,15 @@ func stdout(t *testing.T, do func()) string {
 		t.Fatal(err)
 	}
 	return string(raw)
+}
+
+// Behind the point of no undo status advised a thaw, which is refused there.
+func TestStatusAdvisesNoThawBehindThePointOfNoUndo(t *testing.T) {
+	for noUndo, want := range map[bool]string{false: "vifl thaw", true: "only the same verb again"} {
+		var out strings.Builder
+		printStatus(&out, &shardmove.Status{Document: &state.Shard{Attempt: &state.Attempt{Verb: "cutover", NoUndo: noUndo}}})
+		if !strings.Contains(out.String(), want) || noUndo && strings.Contains(out.String(), "thaw") {
+			t.Errorf("no undo %v: %s", noUndo, out.String())
+		}
+	}
 }
