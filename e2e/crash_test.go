@@ -88,7 +88,7 @@ func TestKilledInEachStep(t *testing.T) {
 
 	// Up to the point of no undo the next command takes everything back.
 	for _, step := range []string{
-		"take the landing's shard lock", "refusals once more, under the locks", "raise the epoch in mains", "note the flags of both sides",
+		"take the landing's shard lock", "refusals once more, under the locks", "raise the epoch in mains", "rehearse the change of mains", "note the flags of both sides",
 		"freeze side a", "freeze side b", "side a applies the last of side b, and b of a", "stop the stream at the final position",
 		"compare the newest keys", "counters on the landing past the legacy's", "nothing moved, nothing prepared",
 		"open the landing for writes", "probe: write and read through vtgate", "the pause is within its bound",

@@ -160,13 +160,13 @@ func TestMoveUnderLoad(t *testing.T) {
 	}
 	w.stop(t)
 
-	if r := vifl(t, "rollback", "0123"); r.code != 1 || !strings.Contains(r.stderr, "not in this version") {
+	if r := vifl(t, "rollback", "0123"); r.code != 3 || !strings.Contains(r.stderr, "not in this version") {
 		t.Errorf("rollback: %s", r)
 	}
 	if r := vifl(t, "abort", "0123"); r.code != 3 {
 		t.Errorf("abort after the switch: %s", r)
 	}
-	if r := vifl(t, "complete", "0123", "--confirm", "4567"); r.code == 0 {
+	if r := vifl(t, "complete", "0123", "--confirm", "4567"); r.code != 3 || !strings.Contains(r.stdout, "R21") {
 		t.Errorf("complete with another number: %s", r)
 	}
 	must(t, "complete", "0123", "--confirm", "0123")

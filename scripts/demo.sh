@@ -49,8 +49,11 @@ finish() {
 	fi
 	"$vifl" dev down --dir "$dir" || status=1
 	if [ "$status" = 0 ]; then
-		# The ledger outlives the fleet, so that its claim can be read.
-		echo "the ledger of acknowledged writes: $dir/ledger"
+		# The ledger alone outlives the fleet, so that its claim can be read: the last run's.
+		rm -rf "$PWD/.tmp/demo.ledger"
+		mv "$dir/ledger" "$PWD/.tmp/demo.ledger"
+		rm -rf "$dir"
+		echo "the ledger of acknowledged writes: $PWD/.tmp/demo.ledger"
 	else
 		echo "demo: failed (exit $status); logs and ledger are in $dir" >&2
 	fi

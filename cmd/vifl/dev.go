@@ -23,8 +23,9 @@ func newDevCommand() *cobra.Command {
 		Long: `A local fleet: mains, the legacy shards 0123 and 4567 as pairs of MySQL servers, and a Vitess
 fleet (etcd, vtctld, vtgate, vtorc) whose landings get their tablets when they are seeded.
 Everything is real, small, unprivileged, and ends with its supervisor.`,
+		Args: noVerb, RunE: helpOnly,
 	}
-	cmd.PersistentFlags().StringVar(&dir, "dir", devDir, "the fleet's folder: vifl.yaml, cluster.json, passwords")
+	cmd.PersistentFlags().StringVar(&dir, "dir", devDir, "the fleet's folder: vifl.yaml, cluster.json, passwords; status and down take that of VIFL_CONFIG")
 	cmd.AddCommand(
 		newDevUpCommand(&dir), newDevDownCommand(&dir), newDevStatusCommand(&dir), newDevLoadCommand(),
 		newDevProvisionCommand(&dir), newDevDeprovisionCommand(&dir), newDevSuperviseCommand(), newDevWatchdogCommand(),
@@ -72,14 +73,15 @@ func newDevDownCommand(dir *string) *cobra.Command {
 		Short: "Take the local fleet down and remove its data; twice is fine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := devcluster.Down(cmd.Context(), *dir)
+			dir := fleetDir(cmd, *dir)
+			found, err := devcluster.Down(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
 			if found {
-				fmt.Println("the local fleet is down, its data is removed")
+				fmt.Fprintln(cmd.OutOrStdout(), "the local fleet is down, its data is removed")
 			} else {
-				fmt.Printf("no local fleet in %s\n", *dir)
+				fmt.Fprintf(cmd.OutOrStdout(), "no local fleet in %s\n", dir)
 			}
 			return nil
 		},
@@ -92,7 +94,7 @@ func newDevStatusCommand(dir *string) *cobra.Command {
 		Short: "Show the processes of the local fleet",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			processes, err := devcluster.Status(cmd.Context(), *dir)
+			processes, err := devcluster.Status(cmd.Context(), fleetDir(cmd, *dir))
 			if err != nil {
 				return err
 			}
@@ -116,6 +118,21 @@ func newDevStatusCommand(dir *string) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// fleetDir is the folder of the local fleet that a command means: --dir, or the folder of the
+// configuration that --config or VIFL_CONFIG names, where a fleet left it there.
+func fleetDir(cmd *cobra.Command, dir string) string {
+	if f := cmd.Flag("dir"); f != nil && f.Changed {
+		return dir
+	}
+	if f := cmd.Flag("config"); f != nil {
+		beside := filepath.Dir(f.Value.String())
+		if _, err := os.Stat(filepath.Join(beside, "cluster.json")); err == nil {
+			return beside
+		}
+	}
+	return dir
 }
 
 // landingFromEnv is the landing that vifl's hooks are about.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,6 +26,9 @@ func main() {
 	}()
 	err := newRootCommand().ExecuteContext(ctx)
 	if err != nil && !isSilent(err) {
+		if errors.Is(context.Cause(ctx), engine.ErrInterrupted) && !errors.Is(err, engine.ErrInterrupted) {
+			err = fmt.Errorf("%w (at that moment: %w)", engine.ErrInterrupted, err)
+		}
 		fmt.Fprintln(os.Stderr, "vifl:", err)
 	}
 	os.Exit(exitCode(err))

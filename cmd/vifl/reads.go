@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) newConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "the configuration file"}
+	cmd := &cobra.Command{Use: "config", Short: "the configuration file", Args: noVerb, RunE: helpOnly}
 	cmd.AddCommand(&cobra.Command{
 		Use: "check", Short: "read the configuration file and say what is wrong with it; connects to nothing", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -35,7 +35,7 @@ func (a *app) newConfigCommand() *cobra.Command {
 }
 
 func (a *app) newShardsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "shards", Short: "the legacy shards of the fleet"}
+	cmd := &cobra.Command{Use: "shards", Short: "the legacy shards of the fleet", Args: noVerb, RunE: helpOnly}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "list the shards with their phase", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,8 +81,12 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 	if s.Holder != "" {
 		line("at work", "%s", s.Holder)
 	}
-	if s.Document.Attempt != nil && s.Holder == "" {
-		line("interrupted", "a %s begun %s did not end: vifl thaw, or the same verb again, clears it up", s.Document.Attempt.Verb, ago(s.Document.Attempt.Started))
+	if at := s.Document.Attempt; at != nil && s.Holder == "" {
+		clears := "vifl thaw, or the same verb again, clears it up"
+		if at.NoUndo {
+			clears = "it is behind the point of no undo, both sides are frozen, and only the same verb again ends it"
+		}
+		line("interrupted", "a %s begun %s did not end: %s", at.Verb, ago(at.Started), clears)
 	}
 	if h := s.Document.Hold; h != nil {
 		line("hold", "%s, by %s, %s", h.Why, h.Who, ago(h.At))
@@ -143,7 +147,7 @@ func (a *app) newHistoryCommand() *cobra.Command {
 }
 
 func (a *app) newCertCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "cert", Short: "the certificate of the last equal diff"}
+	cmd := &cobra.Command{Use: "cert", Short: "the certificate of the last equal diff", Args: noVerb, RunE: helpOnly}
 	cmd.AddCommand(&cobra.Command{
 		Use: "show SHARD", Short: "show the certificate", Args: oneShard,
 		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {

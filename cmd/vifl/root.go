@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,6 +77,24 @@ func oneShard(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// noVerb is the argument check of a command that only groups others: what is left over is a
+// verb that it does not have, which must not end with a help text and exit code 0.
+func noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var have []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			have = append(have, c.Name())
+		}
+	}
+	return usageError{fmt.Errorf("%s: found %q, expected one of %s", cmd.CommandPath(), args[0], strings.Join(have, ", "))}
+}
+
+// helpOnly is the body of such a command.
+func helpOnly(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
 // withMove opens the move of the shard that args name, runs the verb, and closes it.
 func (a *app) withMove(ctx context.Context, args []string, run func(context.Context, *shardmove.Move) error) error {
 	id, err := shardid.Parse(args[0])
@@ -92,7 +113,26 @@ func (a *app) withMove(ctx context.Context, args []string, run func(context.Cont
 		return err
 	}
 	defer m.Close()
-	return a.refused(m, run(ctx, m))
+	return a.explain(m.Show(), run(ctx, m))
+}
+
+// explained is an error whose findings have been printed already.
+type explained struct{ error }
+
+func (e explained) Unwrap() error { return e.error }
+
+// explain prints the findings of a verb that guards refused, where the verb has no report of
+// its own that shows them: numbers alone say neither what was found nor what to do.
+func (a *app) explain(shard string, err error) error {
+	var refused *shardmove.Refused
+	var done explained
+	if !errors.As(err, &refused) || errors.As(err, &done) {
+		return err
+	}
+	if perr := a.print(refusedJSON{Shard: shard, Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }); perr != nil {
+		return errors.Join(err, perr)
+	}
+	return err
 }
 
 // onShard is the body of a verb that does nothing but run on the move of its shard.

@@ -42,11 +42,11 @@ func (a *app) newPreflightCommand() *cobra.Command {
 				}); perr != nil {
 					return errors.Join(err, perr)
 				}
+				if err != nil {
+					err = explained{err}
+				}
 			}
-			if err != nil {
-				return shownError{err}
-			}
-			return nil
+			return err
 		}),
 	}
 	cmd.Flags().StringVar(&stream, "stream", "auto", "what keeps the landing in step: auto (picked, the reason is said), vreplication (Vitess' own) or binlog (vifl's own)")
@@ -81,7 +81,7 @@ func (a *app) newSeedCommand() *cobra.Command {
 					return err
 				}
 				return a.print(s, func(w io.Writer) {
-					fmt.Fprintf(w, "seeded %s by %s: %d rows, %.1f MB in %.1f s (%.1f MB/s); backup %s\n", m.Show(), s.Method, s.Rows, float64(s.Bytes)/1e6, s.Seconds, float64(s.Bytes)/1e6/max(s.Seconds, 0.001), s.Backup)
+					fmt.Fprintf(w, "seeded %s by %s: %s, %.1f MB in %.1f s (%.1f MB/s); backup %s\n", m.Show(), s.Method, shardmove.RowsText(s), float64(s.Bytes)/1e6, s.Seconds, float64(s.Bytes)/1e6/max(s.Seconds, 0.001), s.Backup)
 					fmt.Fprintf(w, "position %s of side %s (%s)\n", s.Position, s.StreamSide, s.SourceA.ServerUUID)
 				})
 			})
@@ -100,9 +100,13 @@ func newSeedChildCommand() *cobra.Command {
 }
 
 func (a *app) newSyncCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sync", Short: "keep the landing in step with the legacy's binlog"}
+	cmd := &cobra.Command{Use: "sync", Short: "keep the landing in step with the legacy's binlog", Args: noVerb, RunE: helpOnly}
 	show := func(m *shardmove.Move, s *shardmove.SyncStatus) error {
 		return a.print(s, func(w io.Writer) {
+			if s.Kind == "" {
+				fmt.Fprintf(w, "%s has no stream: vifl sync start %s makes it, behind a seed\n", m.Show(), m.Number())
+				return
+			}
 			lag := "unknown"
 			if s.LagSeconds >= 0 {
 				lag = fmt.Sprintf("%.2f s", s.LagSeconds)
@@ -127,7 +131,9 @@ func (a *app) newSyncCommand() *cobra.Command {
 			}
 			return show(m, s)
 		})},
-		&cobra.Command{Use: "stop SHARD", Short: "stop the stream at the end of a transaction", Args: oneShard, RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error { return m.SyncStop(ctx) })},
+		&cobra.Command{Use: "stop SHARD", Short: "stop the stream at the end of a transaction", Args: oneShard, RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			return a.done(ctx, m, "sync stop", m.SyncStop(ctx), "stream stopped")
+		})},
 		&cobra.Command{Use: "status SHARD", Short: "where the stream is, and how far behind", Args: oneShard, RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
 			s, err := m.SyncStatus(ctx)
 			if err != nil {
@@ -211,7 +217,7 @@ version, so the switch cannot be taken back without losing what is written after
 					return err
 				}
 				if len(refused) > 0 {
-					return shownError{&shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}}
+					return explained{&shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}}
 				}
 				return nil
 			}
@@ -229,19 +235,33 @@ version, so the switch cannot be taken back without losing what is written after
 	return cmd
 }
 
+// doneJSON is the result of a verb that has nothing to tell but that it is done.
+type doneJSON struct {
+	Shard string      `json:"shard"`
+	Verb  string      `json:"verb"`
+	Phase state.Phase `json:"phase"`
+	What  string      `json:"what"`
+	Hold  *state.Hold `json:"hold,omitempty"`
+}
+
+// done prints that a verb is done, and in which phase the shard is now; a script and a
+// person both want to see more than silence.
+func (a *app) done(ctx context.Context, m *shardmove.Move, verb string, err error, what string) error {
+	if err != nil {
+		return err
+	}
+	doc, err := m.Document(ctx)
+	if err != nil {
+		return fmt.Errorf("%s of %s is done, but: %w", verb, m.Show(), err)
+	}
+	return a.print(doneJSON{Shard: m.Show(), Verb: verb, Phase: doc.Phase, What: what, Hold: doc.Hold}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s of %s: %s (the shard is %s)\n", verb, m.Show(), what, doc.Phase)
+	})
+}
+
 type refusedJSON struct {
 	Shard    string          `json:"shard"`
 	Refusals []guard.Finding `json:"refusals"`
-}
-
-// refused prints what refused a verb, in full; the error names only the numbers.
-func (a *app) refused(m *shardmove.Move, err error) error {
-	var refused *shardmove.Refused
-	var shown shownError
-	if !errors.As(err, &refused) || errors.As(err, &shown) {
-		return err
-	}
-	return errors.Join(err, a.print(refusedJSON{Shard: m.Show(), Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }))
 }
 
 // switched prints the outcome of a rehearsal or cutover.
@@ -258,7 +278,7 @@ func (a *app) newRollbackCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rollback SHARD", Short: "not there yet: needs a stream from Vitess back to the legacy", Args: oneShard,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("rollback: not in this version: it needs a stream from Vitess back to the legacy; nothing was changed. Before a cutover, vifl abort takes everything back")
+			return notThere{errors.New("rollback: not in this version: it needs a stream from Vitess back to the legacy; nothing was changed. Before a cutover, vifl abort takes everything back")}
 		},
 	}
 }
@@ -271,7 +291,9 @@ func (a *app) newCompleteCommand() *cobra.Command {
 			if _, err := shardid.Parse(confirm); err != nil {
 				return usageError{fmt.Errorf("--confirm: %w", err)}
 			}
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return m.Complete(ctx, confirm) })
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				return a.done(ctx, m, "complete", m.Complete(ctx, confirm), "the move is over; the legacy pair stays closed, its data is untouched")
+			})
 		},
 	}
 	cmd.Flags().StringVar(&confirm, "confirm", "", "the shard's number, typed again")
@@ -281,7 +303,9 @@ func (a *app) newCompleteCommand() *cobra.Command {
 func (a *app) newAbortCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "abort SHARD", Short: "give the move up before the switch; removes stream, landing and backup", Args: oneShard,
-		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error { return m.Abort(ctx) }),
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			return a.done(ctx, m, "abort", m.Abort(ctx), "stream, landing and backup removed; the legacy is as it was")
+		}),
 	}
 }
 
@@ -290,10 +314,7 @@ func (a *app) newThawCommand() *cobra.Command {
 		Use: "thaw SHARD", Short: "take back what an interrupted rehearsal or cutover left frozen", Args: oneShard,
 		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
 			what, err := m.Thaw(ctx)
-			if err == nil {
-				fmt.Fprintln(os.Stderr, m.Show()+": "+what)
-			}
-			return err
+			return a.done(ctx, m, "thaw", err, what)
 		}),
 	}
 }
@@ -314,7 +335,9 @@ func (a *app) holdCommand(verb, short string, do func(*shardmove.Move, context.C
 			if why == "" {
 				return usageError{fmt.Errorf("%s: --why is missing: say it for those who find the hold", verb)}
 			}
-			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error { return do(m, ctx, why) })
+			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
+				return a.done(ctx, m, verb, do(m, ctx, why), why)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "the reason, for the history and for whoever is refused by it")

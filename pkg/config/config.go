@@ -10,7 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sort"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -179,7 +179,7 @@ type ID struct{ shardid.ID }
 func (id *ID) UnmarshalYAML(n *yaml.Node) error {
 	v, err := shardid.Parse(n.Value)
 	if err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
+		return err // shape adds the line
 	}
 	id.ID = v
 	return nil
@@ -200,19 +200,31 @@ func Load(path string) (*Config, error) {
 	}
 	c := defaults()
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	dec.KnownFields(true)
-	switch err := dec.Decode(c); {
+	var file yaml.Node
+	switch err := dec.Decode(&file); {
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("configuration %s: found nothing in it, expected topo, vtctld, mains, shards …: see docs/config.md", path)
 	case err != nil:
-		return nil, fmt.Errorf("configuration %s: %w", path, err)
+		return nil, fmt.Errorf("configuration %s: %s", path, broken(raw, err))
 	}
 	// What stands behind a stray --- would be left out without a word.
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+	switch err := dec.Decode(new(yaml.Node)); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, fmt.Errorf("configuration %s: %s", path, broken(raw, err))
+	default:
 		return nil, fmt.Errorf("configuration %s: found a second document (a line ---), expected one: remove the line", path)
 	}
+	found := &shape{lines: map[string]int{}}
+	found.walk(file.Content[0], reflect.TypeFor[Config](), "")
+	if err := problems(found.bad); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	if err := file.Decode(c); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
 	c.path = path
-	if err := c.Validate(); err != nil {
+	if err := problems(c.validate(found.line)); err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
@@ -237,23 +249,32 @@ func defaults() *Config {
 // Path is the file the configuration was read from.
 func (c *Config) Path() string { return c.path }
 
-// Validate reports everything that is wrong with the values, at once.
-func (c *Config) Validate() error {
-	var bad []string
-	add := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
-	address := func(key, v string) {
+// validate reports everything that is wrong with the values, at once. line finds the line of
+// a key by its path.
+func (c *Config) validate(line func(path string) int) []problem {
+	var bad []problem
+	addAt := func(path, format string, args ...any) {
+		bad = append(bad, problem{line(path), fmt.Sprintf(format, args...)})
+	}
+	// add is for problems of one key, whose path begins the message.
+	add := func(key, format string, args ...any) { addAt(key, key+": "+format, args...) }
+	addressAt := func(path, key, v string) {
 		if v == "" {
-			add("%s: missing, expected host:port", key)
+			addAt(path, "%s: missing, expected host:port", key)
 		} else if _, _, err := SplitAddress(v); err != nil {
-			add("%s: %v", key, err)
+			addAt(path, "%s: %v", key, err)
 		}
 	}
+	address := func(key, v string) { addressAt(key, key, v) }
 	credential := func(key string, cr Credential) {
 		if cr.User == "" {
-			add("%s.user: missing", key)
+			add(key+".user", "missing")
 		}
-		if cr.PasswordFile != "" && cr.PasswordEnv != "" {
-			add("%s: password_file and password_env are both given, expected one", key)
+		switch {
+		case cr.PasswordFile != "" && cr.PasswordEnv != "":
+			add(key, "password_file and password_env are both given, expected one")
+		case cr.PasswordFile == "" && cr.PasswordEnv == "":
+			add(key, "neither password_file nor password_env is given, expected one")
 		}
 	}
 	address("topo.server", c.Topo.Server)
@@ -265,15 +286,15 @@ func (c *Config) Validate() error {
 	credential("legacy.admin", c.Legacy.Admin)
 	credential("landing.account", c.Landing.Account)
 	if err := c.Landing.Keyspace.Validate(); err != nil {
-		add("landing.keyspace: %v", err)
+		add("landing.keyspace", "%v", err)
 	}
 	if c.Landing.Database != "keyspace" && c.Landing.Database != "shard" {
-		add("landing.database: found %q, expected keyspace or shard", c.Landing.Database)
+		add("landing.database", "found %q, expected keyspace or shard", c.Landing.Database)
 	}
 	switch c.Landing.Durability {
 	case "none", "semi_sync", "cross_cell":
 	default:
-		add("landing.durability: found %q, expected none, semi_sync or cross_cell", c.Landing.Durability)
+		add("landing.durability", "found %q, expected none, semi_sync or cross_cell", c.Landing.Durability)
 	}
 	// A negative bound would be over before it began, or never.
 	for key, d := range map[string]time.Duration{
@@ -281,68 +302,83 @@ func (c *Config) Validate() error {
 		"catch_up_timeout": c.Limits.CatchUpTimeout, "tablet_timeout": c.Limits.TabletTimeout, "max_replica_delay": c.Limits.MaxReplicaDelay,
 	} {
 		if d <= 0 {
-			add("limits.%s: found %s, expected a time above 0, such as 5s", key, d)
+			add("limits."+key, "found %s, expected a time above 0, such as 5s", d)
 		}
 	}
 	for key, n := range map[string]int{"seed_parallelism": c.Limits.SeedParallelism, "diff_parallelism": c.Limits.DiffParallelism} {
 		if n < 1 {
-			add("limits.%s: found %d, expected 1 or more", key, n)
+			add("limits."+key, "found %d, expected 1 or more", n)
 		}
 	}
 	if c.Landing.Tablets < 1 || (c.Landing.Durability == "semi_sync" && c.Landing.Tablets < 3) {
-		add("landing.tablets: found %d, expected 3 or more under semi_sync (two cannot fail over)", c.Landing.Tablets)
+		add("landing.tablets", "found %d, expected 3 or more under semi_sync (two cannot fail over)", c.Landing.Tablets)
 	}
 	if c.Backup.Implementation != "file" {
-		add("backup.implementation: found %q, expected file", c.Backup.Implementation)
+		add("backup.implementation", "found %q, expected file", c.Backup.Implementation)
 	}
 	if c.Backup.Root == "" {
-		add("backup.root: missing")
+		add("backup.root", "missing")
 	}
 	if len(c.Cells) == 0 {
-		add("cells: none given")
+		add("cells", "none given")
 	}
-	for key, stmt := range map[string]string{"mains.teams": c.Mains.Teams, "mains.data_teams": c.Mains.DataTeams, "mains.where": c.Mains.Where, "mains.switch": c.Mains.Switch} {
-		if strings.TrimSpace(stmt) == "" {
-			add("%s: missing statement", key)
+	for _, st := range []struct {
+		key, text string
+		allowed   []string
+		needed    int // how many of allowed must be there, from the first on
+	}{
+		{"mains.teams", c.Mains.Teams, []string{":shard"}, 1},
+		{"mains.data_teams", c.Mains.DataTeams, []string{":shard", ":database"}, 0},
+		{"mains.where", c.Mains.Where, []string{":shard"}, 1},
+		{"mains.switch", c.Mains.Switch, []string{":shard", ":side", ":host", ":port", ":database"}, 5},
+	} {
+		for _, fault := range statementFaults(st.text, st.allowed, st.allowed[:st.needed]) {
+			add(st.key, "%s", fault)
 		}
 	}
-	for _, name := range []string{":shard", ":side", ":host", ":port", ":database"} {
-		if c.Mains.Switch != "" && !strings.Contains(c.Mains.Switch, name) {
-			add("mains.switch: does not use %s; without it the statement cannot be confined to one shard and side", name)
-		}
+	for _, fault := range switchFaults(c.Mains.Switch) {
+		add("mains.switch", "%s", fault)
+	}
+	if !strings.Contains(c.Legacy.Connection, "{shard}") {
+		add("legacy.tablet_connection", "found %q, expected {shard} in it: the tablets of every landing would read one shard", c.Legacy.Connection)
+	}
+	switch c.Topo.Implementation {
+	case "etcd2", "zk2", "consul":
+	default:
+		add("topo.implementation", "found %q, expected etcd2, zk2 or consul", c.Topo.Implementation)
+	}
+	if c.Topo.Root == "" {
+		add("topo.root", "missing, expected the global root of the fleet, such as /vitess/global")
 	}
 	seen := map[string]string{}
 	numbers := map[shardid.ID]bool{}
 	if len(c.Shards) == 0 {
-		add("shards: none given")
+		add("shards", "none given")
 	}
-	for _, s := range c.Shards {
+	for i, s := range c.Shards {
+		at := fmt.Sprintf("shards[%d]", i)
 		if numbers[s.Number.ID] {
-			add("shards: %s is given twice", s.Number)
+			addAt(at, "shards: %s is given twice", s.Number)
 		}
 		numbers[s.Number.ID] = true
 		if s.Database == "" {
-			add("shards: %s: database: missing", s.Number)
+			addAt(at+".database", "shards: %s: database: missing", s.Number)
 		}
 		for side := range s.Sides {
 			if side != SideA && side != SideB {
-				add("shards: %s: sides: found %q, expected a and b", s.Number, side)
+				addAt(at+".sides."+side, "shards: %s: sides: found %q, expected a and b", s.Number, side)
 			}
 		}
 		for _, side := range []string{SideA, SideB} {
 			addr := s.Sides[side]
-			address(fmt.Sprintf("shards: %s: sides.%s", s.Number, side), addr)
+			addressAt(at+".sides."+side, fmt.Sprintf("shards: %s: sides.%s", s.Number, side), addr)
 			if other, dup := seen[addr]; dup && addr != "" {
-				add("shards: %s side %s: the address %s is already %s", s.Number, side, addr, other)
+				addAt(at+".sides."+side, "shards: %s side %s: the address %s is already %s", s.Number, side, addr, other)
 			}
 			seen[addr] = s.Number.String() + " side " + side
 		}
 	}
-	if len(bad) == 0 {
-		return nil
-	}
-	sort.Strings(bad)
-	return fmt.Errorf("%s", strings.Join(bad, "; "))
+	return bad
 }
 
 // Shard finds a shard by number. The error lists what there is.
@@ -384,11 +420,19 @@ func (c *Config) Account(cr Credential) (mysqlconn.Account, error) {
 		if err != nil {
 			return acc, fmt.Errorf("password of %q: %w", cr.User, err)
 		}
-		acc.Password = mysqlconn.Secret(strings.TrimRight(string(raw), "\r\n"))
+		password := strings.TrimRight(string(raw), "\r\n")
+		// A file that was made and never filled would log in as an account without one.
+		if password == "" {
+			return acc, fmt.Errorf("password of %q: %s is empty, expected the password", cr.User, file)
+		}
+		acc.Password = mysqlconn.Secret(password)
 	case cr.PasswordEnv != "":
 		v, ok := os.LookupEnv(cr.PasswordEnv)
 		if !ok {
 			return acc, fmt.Errorf("password of %q: the variable %s is not set", cr.User, cr.PasswordEnv)
+		}
+		if v == "" {
+			return acc, fmt.Errorf("password of %q: the variable %s is empty, expected the password", cr.User, cr.PasswordEnv)
 		}
 		acc.Password = mysqlconn.Secret(v)
 	}

@@ -67,7 +67,7 @@ func TestLoad(t *testing.T) {
 
 func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
-		"an unknown key":           {"cells: [zone1]", "cells: [zone1]\nsells: [zone1]", "line 6: field sells not found"},
+		"an unknown key":           {"cells: [zone1]", "cells: [zone1]\nsells: [zone1]", "line 6: sells: unknown key, expected one of topo"},
 		"a shard in hex":           {"shard: 0123", "shard: 0x7b", "found 'x', expected decimal digits"},
 		"a shard twice":            {"shard: 4567", "shard: 123", "0123 is given twice"},
 		"an address twice":         {"10.0.0.4:3306", "10.0.0.1:3306", "is already 0123 side a"},
@@ -83,6 +83,25 @@ func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
 		"a second document":        {"shards:", "---\nshards:", "found a second document"},
 		"an empty file":            {good, "", "found nothing in it"},
 		"a tab":                    {"topo:", "\ttopo:", "line 2"},
+		"a tab inside":             {"  address: 127.0.0.1:3306", "\taddress: 127.0.0.1:3306", "line 10: found a tab"},
+		"a quote left open":        {"vtctld: 127.0.0.1:15999", "vtctld: \"127.0.0.1:15999", "line 3: this is no YAML from here on"},
+		"a text for a number":      {"landing: {", "landing: {tablets: three, ", `line 6: landing.tablets: found "three", expected a whole number`},
+		"a time without a unit":    {"{max_age: 5m}", "{max_age: 15}", `line 16: limits.max_age: found "15", expected a time with its unit`},
+		"a text for a list":        {"[zone1]", "zone1", "line 5: cells: found a single value, expected a list"},
+		"a value for keys":         {"{user: vifl, password_env: VIFL_TEST_PASSWORD}", "vifl", "line 4: vtgate.account: found a single value, expected the keys user, password_file, password_env"},
+		"a key twice":              {"cells: [zone1]", "cells: [zone1]\ncells: [zone2]", "line 6: cells: it is given twice, first in line 5"},
+		"an empty shard":           {"shards:\n", "shards:\n  -\n", "line 18: shards[0]: found an item with nothing in it"},
+		"a value with its line":    {"10.0.0.4:3306", "10.0.0.4", "line 19: shards: 4567: sides.b: found"},
+		"no password at all":       {", password_env: VIFL_TEST_PASSWORD", "", "line 4: vtgate.account: neither password_file nor password_env"},
+		"a switch of both sides":   {"AND side = :side", "OR side = :side", "line 15: mains.switch: found an OR outside parentheses"},
+		"a switch that deletes":    {"switch: UPDATE", "switch: DELETE", "found DELETE, expected a plain UPDATE"},
+		"a switch and more":        {"AND side = :side", "AND side = :side; DROP TABLE t", "found more than one statement"},
+		"a name with a typo":       {"AND side = :side", "AND side = :side AND x = :shrad", "unknown name :shrad, expected :shard, :side"},
+		"teams of all shards":      {"FROM teams WHERE shard = :shard", "FROM teams", "line 12: mains.teams: does not use :shard"},
+		"places of all shards":     {"shard_addresses WHERE shard = :shard\n", "shard_addresses\n", "line 14: mains.where: does not use :shard"},
+		"one connection for all":   {"legacy: {", "legacy: {tablet_connection: legacy, ", "legacy.tablet_connection: found \"legacy\", expected {shard}"},
+		"an unknown topo server":   {"topo: {", "topo: {implementation: etcd3, ", "expected etcd2, zk2 or consul"},
+		"a keyspace with a blank":  {"landing: {", "landing: {keyspace: 'my {shard}', ", "expected letters, digits, _ and - only"},
 		"no shards":                {good[strings.Index(good, "shards:"):], "", "shards: none given"},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)
@@ -103,5 +122,43 @@ func TestUnknownShardSaysWhichThereAre(t *testing.T) {
 	}
 	if _, err := c.Shard(999); err == nil || !strings.Contains(err.Error(), "0999") || !strings.Contains(err.Error(), "0123, 4567") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A password that was written into the file, or a file of passwords that was named by
+// mistake, must not be shown by the error about it.
+func TestAValueThatDoesNotFitIsNotShownWhereItMayBeAPassword(t *testing.T) {
+	for name, text := range map[string]string{
+		"an account in one text": strings.Replace(good, "{user: vifl, password_env: VIFL_TEST_PASSWORD}", "hunter2", 1),
+		"a password as a key":    strings.Replace(good, "password_env: VIFL_TEST_PASSWORD", "password: hunter2", 1),
+		"a file of a password":   "hunter2\n",
+		"an account list":        strings.Replace(good, "cells: [zone1]", "cells: hunter2", 1),
+	} {
+		_, err := load(t, text)
+		if err == nil || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestASwitchMayHaveAnORInsideParentheses(t *testing.T) {
+	if _, err := load(t, strings.Replace(good, "AND side = :side", "AND (side = :side OR 'x;' = 'OR') # OR ; :x", 1)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnEmptyPasswordIsRefused(t *testing.T) {
+	c, err := load(t, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(c.Path()), "secret"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VIFL_TEST_PASSWORD", "")
+	for key, cr := range map[string]Credential{"the file": c.Legacy.Admin, "the variable": c.Vtgate.Account} {
+		if _, err := c.Account(cr); err == nil || !strings.Contains(err.Error(), "is empty") {
+			t.Errorf("%s: %v, expected an error that it is empty", key, err)
+		}
 	}
 }

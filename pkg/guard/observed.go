@@ -32,9 +32,11 @@ type Observed struct {
 	PrimaryAlias, PrimaryUUID string
 	Tablets                   []Tablet
 	WantTablets               int
-	Fenced                    bool
-	SemiSyncHave              int
-	SemiSyncNeed              int
+	// NoLanding says that the keyspace is not there at all.
+	NoLanding    bool
+	Fenced       bool
+	SemiSyncHave int
+	SemiSyncNeed int
 
 	Stream Stream
 	// Connection is the external connection that the configuration names for side a.

@@ -111,6 +111,8 @@ var mutations = []struct {
 	{"mains elsewhere", "R20", func(o *Observed) { o.Places = nil }},
 	{"another number typed", "R21", func(o *Observed) { o.Confirm = "0124" }},
 	{"the number without its zero", "R21", func(o *Observed) { o.Confirm = "123" }},
+	{"no landing at all", "R22", func(o *Observed) { o.Fenced, o.NoLanding = false, true }},
+	{"no stream at all", "R10", func(o *Observed) { o.Stream.State = "" }},
 	{"nothing typed", "R21", func(o *Observed) { o.Confirm = "" }},
 	{"an open landing", "R22", func(o *Observed) { o.Fenced = false }},
 }
@@ -186,5 +188,25 @@ func TestAllReasonsAtOnce(t *testing.T) {
 	}
 	if strings.Join(got, " ") != "R14 R15 R21 R22" {
 		t.Errorf("%v", got)
+	}
+}
+
+// What is not there must not be described as if it were: a landing that nobody made is not
+// one that clients can write to.
+func TestFindingsOfAShardThatWasNeverTouchedSayWhatIsMissing(t *testing.T) {
+	for _, f := range Refusals(&Observed{Shard: 123, Template: "legacy_{shard}", Keyspace: "legacy_0123", NoLanding: true, Lag: -1}) {
+		if strings.Contains(f.Found, "clients can write") || strings.TrimSpace(f.Found) != f.Found || strings.Contains(f.Found, "that is ") {
+			t.Errorf("%s found %q", f.ID, f.Found)
+		}
+	}
+}
+
+func TestTypedNumberIsAWholeFinding(t *testing.T) {
+	if f := TypedNumber(123, "0123"); len(f) != 0 {
+		t.Errorf("the right number gives %v", f)
+	}
+	f := TypedNumber(123, "123")
+	if len(f) != 1 || f[0].ID != "R21" || f[0].Name == "" || f[0].Level != Refuse || f[0].Remedy == "" {
+		t.Errorf("finding %+v", f)
 	}
 }

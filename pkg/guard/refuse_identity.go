@@ -5,6 +5,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/cert"
 	"github.com/vifl/vifl/pkg/mains"
+	"github.com/vifl/vifl/pkg/shardid"
 )
 
 func otherShard(o *Observed) []Finding {
@@ -133,6 +134,16 @@ func mainsElsewhere(o *Observed) []Finding {
 		return one("mains", fmt.Sprintf("%v: the shard is on Vitess already", o.Places), fmt.Sprint(o.Legacy), "nothing to switch")
 	}
 	return one("mains", fmt.Sprint(o.Places), fmt.Sprint(o.Legacy), "the application is sent elsewhere: check the shard's sides in vifl.yaml, and mains")
+}
+
+// TypedNumber is the finding of a number that was typed again and differs; nil when it does
+// not. It is for verbs that ask no other guard.
+func TypedNumber(shard shardid.ID, typed string) []Finding {
+	found := notConfirmed(&Observed{Shard: shard, Confirm: typed})
+	for i := range found {
+		found[i].ID, found[i].Name, found[i].Level = "R21", "typed number differs", Refuse
+	}
+	return found
 }
 
 func notConfirmed(o *Observed) []Finding {

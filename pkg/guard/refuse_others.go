@@ -51,8 +51,11 @@ func semiSync(o *Observed) []Finding {
 }
 
 func notFenced(o *Observed) []Finding {
-	if o.Fenced {
+	switch {
+	case o.Fenced:
 		return nil
+	case o.NoLanding:
+		return one("landing "+o.Keyspace, "no such keyspace", "a fenced landing", fmt.Sprintf("vifl status %s says which verb makes it", o.Shard))
 	}
 	return one("landing "+o.Keyspace, "is_primary_serving true: clients can write to it", "a fenced landing", "somebody opened it; what was written there meanwhile is not in any diff: fence it, and diff again")
 }

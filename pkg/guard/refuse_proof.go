@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -75,8 +76,10 @@ func brokenStream(o *Observed) []Finding {
 	switch {
 	case o.Stream.Taints > 0:
 		return one("landing "+o.Keyspace, fmt.Sprintf("%d event(s) in the legacy's binlog that the stream loses", o.Stream.Taints), "none", fmt.Sprintf("vifl abort %s, end the cause, seed again", o.Shard))
+	case o.Stream.State == "" || o.Stream.State == "absent":
+		return one("landing "+o.Keyspace, "no stream", "a running one", fmt.Sprintf("vifl sync start %s", o.Shard))
 	case o.Stream.State != "running":
-		return one("landing "+o.Keyspace, "a stream that is "+o.Stream.State+" "+o.Stream.Message, "a running one", fmt.Sprintf("vifl sync start %s", o.Shard))
+		return one("landing "+o.Keyspace, strings.TrimSuffix("a stream that is "+o.Stream.State+": "+o.Stream.Message, ": "), "a running one", fmt.Sprintf("vifl sync start %s", o.Shard))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
@@ -82,6 +83,48 @@ const commitTimeout = 10 * time.Second
 // transaction, on condition of the epoch. Places that are wanted and already there are left
 // alone, so it may be repeated. On any error but ErrUnknownOutcome nothing was changed.
 func (m *Mains) Switch(ctx context.Context, id shardid.ID, epoch uint64, to []Place) error {
+	return m.inTransaction(ctx, id, epoch, to, true)
+}
+
+// Rehearse does everything of a Switch, and rolls it back: whoever has seen it succeed knows
+// that the statement changes exactly one row for each side and that reading back shows the
+// wanted places, before there is no way back.
+func (m *Mains) Rehearse(ctx context.Context, id shardid.ID, epoch uint64, to []Place) error {
+	if err := m.rollsBack(ctx); err != nil {
+		return err
+	}
+	return m.inTransaction(ctx, id, epoch, to, false)
+}
+
+// rollsBack refuses tables that keep what was rolled back.
+func (m *Mains) rollsBack(ctx context.Context) error {
+	rows, err := m.db.QueryContext(ctx, "SELECT table_name, engine FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' AND (table_schema = DATABASE() OR INSTR(?, table_schema) > 0)", m.change.text)
+	if err != nil {
+		return m.failed("reading the storage engines", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, engine string
+		if err := rows.Scan(&name, &engine); err != nil {
+			return m.failed("reading the storage engines", err)
+		}
+		// A name in the text may be a column's: refused too, rather than trusted.
+		named, err := regexp.MatchString(`(?i)(^|\W)`+regexp.QuoteMeta(name)+`(\W|$)`, m.change.text)
+		if err != nil {
+			return fmt.Errorf("%s: look for the table %s in it: %w", m.change.key, name, err)
+		}
+		if named {
+			return fmt.Errorf("%s: %s: found the table %s in the storage engine %s, expected InnoDB: a switch must be able to roll back: ALTER TABLE %s ENGINE=InnoDB", m.target, m.change.key, name, engine, name)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return m.failed("reading the storage engines", err)
+	}
+	return nil
+}
+
+// inTransaction changes the places and, where that is wanted, commits.
+func (m *Mains) inTransaction(ctx context.Context, id shardid.ID, epoch uint64, to []Place, commit bool) error {
 	if len(to) == 0 {
 		return fmt.Errorf("%s: switch of %s: no places given", m.target, id)
 	}
@@ -95,6 +138,9 @@ func (m *Mains) Switch(ctx context.Context, id shardid.ID, epoch uint64, to []Pl
 	}
 	if err := m.changePlaces(ctx, conn, id, epoch, to); err != nil {
 		return errors.Join(err, m.rollback(ctx, conn))
+	}
+	if !commit {
+		return m.rollback(ctx, conn)
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -110,6 +156,9 @@ func (m *Mains) Switch(ctx context.Context, id shardid.ID, epoch uint64, to []Pl
 // TrySwitch asks the server to plan the statements of a switch without running them: that
 // needs the same privileges and finds the same faults in the text.
 func (m *Mains) TrySwitch(ctx context.Context, id shardid.ID, to []Place) error {
+	if err := m.rollsBack(ctx); err != nil {
+		return err
+	}
 	for _, p := range to {
 		rows, err := m.db.QueryContext(ctx, "EXPLAIN "+m.change.text, m.change.args(map[string]any{
 			"shard": uint16(id), "side": p.Side, "host": p.Host, "port": p.Port, "database": p.Database,

@@ -85,6 +85,8 @@ func TestMains(t *testing.T) {
 		{"switch of an old owner", testOldOwner},
 		{"a statement that changes too much", testTooMuch},
 		{"a place that cannot be", testReadBack},
+		{"a switch that is only rehearsed", testRehearse},
+		{"a table that does not roll back", testNoRollback},
 		{"the reply to COMMIT is lost", testLostReply},
 		{"an old owner wakes up inside its transaction", testRaiseWaits},
 		{"mains is read only", testReadOnly},
@@ -299,6 +301,55 @@ func testRaiseWaits(t *testing.T, srv *mysqld.Server) {
 		t.Errorf("the old owner: %v", err)
 	}
 	expectServed(t, m, shard, vitessPlaces)
+}
+
+// A statement whose OR reaches both sides was planned without complaint, passed the preflight
+// and failed behind the point of no undo, with both sides frozen.
+func testRehearse(t *testing.T, srv *mysqld.Server) {
+	m := open(t, target(srv), statements())
+	ctx := ctxFor(t)
+	if err := m.RaiseEpoch(ctx, shard, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Rehearse(ctx, shard, 1, vitessPlaces); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+	expectServed(t, m, shard, legacyPlaces)
+	if err := m.Rehearse(ctx, shard, 2, vitessPlaces); !errors.Is(err, ErrEpoch) {
+		t.Errorf("another owner's: %v", err)
+	}
+	for name, where := range map[string]string{
+		"both sides at once": "shard = :shard OR side = :side",
+		"no row":             "shard = :shard AND side = :side AND 1 = 0",
+		"another shard":      "shard = :shard + 4444 AND side = :side",
+	} {
+		c := statements()
+		c.Switch = "UPDATE shards SET host = :host, port = :port, db_name = :database WHERE " + where
+		bad := open(t, target(srv), c)
+		if err := bad.TrySwitch(ctx, shard, vitessPlaces); err != nil {
+			t.Errorf("%s: not even planned: %v", name, err)
+		}
+		if err := bad.Rehearse(ctx, shard, 1, vitessPlaces); err == nil || !strings.Contains(err.Error(), "mains.switch") {
+			t.Errorf("%s: %v", name, err)
+		}
+		expectServed(t, m, shard, legacyPlaces)
+		expectServed(t, m, other, otherPlaces)
+	}
+}
+
+func testNoRollback(t *testing.T, srv *mysqld.Server) {
+	mysqldtest.Exec(t, srv, "ALTER TABLE mains.shards ENGINE=MyISAM")
+	m := open(t, target(srv), statements())
+	ctx := ctxFor(t)
+	if err := m.RaiseEpoch(ctx, shard, 1); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"rehearsal": m.Rehearse(ctx, shard, 1, vitessPlaces), "plan": m.TrySwitch(ctx, shard, vitessPlaces)} {
+		if err == nil || !strings.Contains(err.Error(), "MyISAM") {
+			t.Errorf("%s: %v, expected a refusal of MyISAM", name, err)
+		}
+	}
+	expectServed(t, m, shard, legacyPlaces)
 }
 
 func testReadOnly(t *testing.T, srv *mysqld.Server) {

@@ -39,6 +39,9 @@ type Switch interface {
 	// touches no other shard. On ErrUnknownOutcome it may or may not have happened: call
 	// Served before anything else. On every other error nothing was changed.
 	Flip(ctx context.Context, id shardid.ID, epoch uint64, to Traffic) error
+	// Rehearse proves that a Flip would succeed now, and changes nothing. It takes the locks
+	// of a Flip for the moment that it needs.
+	Rehearse(ctx context.Context, id shardid.ID, epoch uint64, to Traffic) error
 }
 
 // Places is where a shard is served when one side has it.
@@ -83,6 +86,15 @@ func (d *Direct) Flip(ctx context.Context, id shardid.ID, epoch uint64, to Traff
 		return err
 	}
 	return d.mains.Switch(ctx, id, epoch, want)
+}
+
+// Rehearse changes mains and rolls it back.
+func (d *Direct) Rehearse(ctx context.Context, id shardid.ID, epoch uint64, to Traffic) error {
+	want, err := d.places(id, to)
+	if err != nil {
+		return err
+	}
+	return d.mains.Rehearse(ctx, id, epoch, want)
 }
 
 func (d *Direct) places(id shardid.ID, side Traffic) ([]mains.Place, error) {

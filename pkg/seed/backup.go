@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"vitess.io/vitess/go/vt/logutil"
 	"vitess.io/vitess/go/vt/mysqlctl"
 	"vitess.io/vitess/go/vt/mysqlctl/backupstorage"
@@ -78,23 +79,42 @@ func (j *job) backup(ctx context.Context) error {
 	alias := fmt.Sprintf("%s-%010d", cell, scratchUID(j.spec))
 	j.result.BackupName = at.UTC().Format(mysqlctl.BackupTimestampFormat) + "." + alias
 	s.backupDir = filepath.Join(j.spec.BackupRoot, j.spec.Keyspace, landingName, j.result.BackupName)
-	watched, stopWatch := context.WithCancel(ctx)
+	watched, stopWatch := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		j.watchBackup(watched)
+		j.watchBackup(watched, stopWatch)
 	}()
-	err := mysqlctl.Backup(ctx, mysqlctl.BackupParams{
-		Cnf: s.cnf, Mysqld: &storing{s, j}, Logger: logutil.NewConsoleLogger(), Concurrency: backupConcurrency,
-		Keyspace: j.spec.Keyspace, Shard: landingName, TabletAlias: alias, TabletType: topodatapb.TabletType_BACKUP,
-		BackupTime: at, BackupEngine: "builtin", UpgradeSafe: true, MysqlShutdownTimeout: stopTimeout,
-	})
-	stopWatch()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- mysqlctl.Backup(watched, mysqlctl.BackupParams{
+			Cnf: s.cnf, Mysqld: &storing{s, j}, Logger: logutil.NewConsoleLogger(), Concurrency: backupConcurrency,
+			Keyspace: j.spec.Keyspace, Shard: landingName, TabletAlias: alias, TabletType: topodatapb.TabletType_BACKUP,
+			BackupTime: at, BackupEngine: "builtin", UpgradeSafe: true, MysqlShutdownTimeout: stopTimeout,
+		})
+	}()
+	var err error
+	select {
+	case err = <-ended:
+	case <-watched.Done():
+		// A writer that Vitess waits for may hang on a storage that takes no more: it is left
+		// to the end of this process, which is near.
+		select {
+		case err = <-ended:
+		case <-time.After(abandonBackup):
+			err = fmt.Errorf("the backup goes on after its end: %w", context.Cause(watched))
+		}
+	}
+	stalled := context.Cause(watched)
+	stopWatch(nil)
 	<-done
 	_, missing := os.Stat(filepath.Join(s.backupDir, manifest))
 	// Vitess' errors do not unwrap; a flag tells this one.
 	if err != nil && (missing != nil || !s.ended) {
 		j.dropBackup()
+		if stalled != nil && ctx.Err() == nil {
+			return stalled
+		}
 		if strings.Contains(err.Error(), "no space left") {
 			return fmt.Errorf("the backup storage %s is full: %w: make room and seed again", j.spec.BackupRoot, err)
 		}
@@ -135,7 +155,40 @@ func (j *job) dropBackup() {
 	_ = removeBackup(j.spec.BackupRoot, j.spec.Keyspace, j.result.BackupName)
 }
 
-func (j *job) watchBackup(ctx context.Context) {
+// abandonBackup is how long a backup whose context has ended may take to notice.
+const abandonBackup = 5 * time.Second
+
+// stall notices a backup that will never end: Vitess' writers retry for ever on a storage
+// that is full.
+type stall struct {
+	bytes uint64
+	since time.Time // when it last grew
+}
+
+const (
+	fullAfter  = 5 * time.Second // without growth, on a storage without room
+	stallAfter = 2 * time.Minute // without growth at all, behind the stop of the server
+	noRoom     = 1 << 20         // less is no room: the storage rounds up to blocks
+)
+
+// check says why the backup is over, nil while it goes on.
+func (s *stall) check(root string, bytes, free uint64, stopped bool, now time.Time) error {
+	if bytes != s.bytes || s.since.IsZero() {
+		s.bytes, s.since = bytes, now
+		return nil
+	}
+	quiet := now.Sub(s.since)
+	switch {
+	case free < noRoom && quiet >= fullAfter:
+		return fmt.Errorf("the backup storage %s is full: found %d bytes free and %.1f MB written, expected room for the whole backup: make room and seed again", root, free, float64(bytes)/1e6)
+	case stopped && quiet >= stallAfter:
+		return fmt.Errorf("the backup storage %s has taken nothing for %s behind %.1f MB: look whether it answers, then seed again", root, stallAfter, float64(bytes)/1e6)
+	}
+	return nil
+}
+
+func (j *job) watchBackup(ctx context.Context, stop context.CancelCauseFunc) {
+	var s stall
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -146,6 +199,16 @@ func (j *job) watchBackup(ctx context.Context) {
 			n, err := folderSize(j.scratch.backupDir)
 			if err == nil {
 				j.out.send(Event{Phase: PhaseBackup, BytesDone: n, Elapsed: time.Since(j.began), Position: j.result.Position})
+				var st unix.Statfs_t
+				free := uint64(noRoom)
+				if unix.Statfs(j.spec.BackupRoot, &st) == nil {
+					free = st.Bavail * uint64(st.Bsize)
+				}
+				// Before the server has stopped nothing is written, however long that takes.
+				if err := s.check(j.spec.BackupRoot, n, free, n > noRoom, time.Now()); err != nil {
+					stop(err)
+					return
+				}
 			}
 		}
 	}

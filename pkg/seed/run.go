@@ -132,6 +132,11 @@ func prepare(ctx context.Context, spec Spec, user runas.User, say func(string)) 
 
 // backupFolder makes the landing's folder in the storage, writable for the seed's user.
 func backupFolder(spec Spec, user runas.User) error {
+	// Not made when it is missing: an unmounted storage would be filled on the wrong disk, and
+	// every tablet would come up empty.
+	if info, err := os.Stat(spec.BackupRoot); err != nil || !info.IsDir() {
+		return fmt.Errorf("backup storage %s (backup.root): found no folder there, expected the tablets' --file-backup-storage-root: is it mounted?", spec.BackupRoot)
+	}
 	keyspace := filepath.Join(spec.BackupRoot, spec.Keyspace)
 	landing := filepath.Join(keyspace, landingName)
 	if err := os.MkdirAll(landing, 0o755); err != nil {

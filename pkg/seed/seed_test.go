@@ -16,6 +16,7 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/mysqld"
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
+	"github.com/vifl/vifl/pkg/runas"
 )
 
 // TestMain makes this binary the seed's child, or a process that a test needs, when it is
@@ -232,5 +233,18 @@ func noSecrets(t *testing.T, spec Spec) {
 	}
 	if seen < 10 {
 		t.Errorf("only %d files were looked at, expected a server's", seen)
+	}
+}
+
+// A storage that was not mounted was made as a folder and filled; every tablet then came up
+// empty from the real one.
+func TestABackupStorageThatIsNotThereIsNotMade(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "unmounted")
+	spec := Spec{Keyspace: "legacy_0123", BackupRoot: root}
+	if err := backupFolder(spec, runas.User{}); err == nil || !strings.Contains(err.Error(), root) || !strings.Contains(err.Error(), "mounted") {
+		t.Errorf("%v, expected an error that names %s", err, root)
+	}
+	if _, err := os.Stat(root); !os.IsNotExist(err) {
+		t.Errorf("the folder was made: %v", err)
 	}
 }

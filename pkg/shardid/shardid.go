@@ -57,10 +57,16 @@ const placeholder = "{shard}"
 // landing belongs to the shard it was asked about.
 type Template string
 
-// Validate reports a template that names no shard, or names it twice.
+// Validate reports a template that names no shard, or names it twice, or makes names that are
+// no keyspace's: a / or a : in one is a path or a shard to Vitess.
 func (t Template) Validate() error {
 	if strings.Count(string(t), placeholder) != 1 {
 		return fmt.Errorf("landing template %q: expected exactly one %s, such as legacy_%s", string(t), placeholder, placeholder)
+	}
+	for _, r := range t.Keyspace(0) {
+		if r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return fmt.Errorf("landing template %q: found %q, expected letters, digits, _ and - only", string(t), r)
+		}
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestTemplateDecodesOnlyItsOwnNames(t *testing.T) {
 			t.Errorf("Decode(%q) = %v, want an error", name, id)
 		}
 	}
-	for _, bad := range []Template{"legacy", "a{shard}b{shard}", ""} {
+	for _, bad := range []Template{"legacy", "a{shard}b{shard}", "", "a/{shard}", "a {shard}", "{shard}:0"} {
 		if bad.Validate() == nil {
 			t.Errorf("%q validates", bad)
 		}

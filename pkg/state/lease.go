@@ -48,6 +48,10 @@ type holder struct {
 	Since time.Time `json:"since"`
 }
 
+func (h holder) String() string {
+	return fmt.Sprintf("%s (vifl %s since %s)", h.Who, h.Verb, h.Since.Format(time.RFC3339))
+}
+
 // Whoami is user@host, as histories and locks show it.
 func Whoami() string {
 	name := "unknown"
@@ -89,6 +93,15 @@ func (s *Store) Acquire(ctx context.Context, id shardid.ID, keyspace, verb strin
 	// The lease's keep-alive lives as long as the context it was taken with, so the wait
 	// must be bounded by something else than a deadline of that context.
 	leaseCtx, cancel := context.WithCancelCause(ctx)
+	if other == "" {
+		// Nobody yet: another may still be quicker, and a wait must not be silent.
+		late := time.AfterFunc(time.Second, func() {
+			if h, err := s.Holder(ctx, keyspace); err == nil && h != "" && h != me.String() {
+				waiting(fmt.Sprintf("waiting up to %s for the lease of %s, held by %s", wait, keyspace, h))
+			}
+		})
+		defer late.Stop()
+	}
 	timer := time.AfterFunc(wait, func() { cancel(context.DeadlineExceeded) })
 	lock, err := s.conn.LockWithTTL(leaseCtx, dir(keyspace), string(contents), leaseTTL)
 	if err == nil && !timer.Stop() {
@@ -128,17 +141,22 @@ func (s *Store) Holder(ctx context.Context, keyspace string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: look for the holder of its lease: %w", keyspace, err)
 	}
+	// Those who wait have a file there too: the one that came first has the lease.
+	var first *holder
 	for _, e := range entries {
 		raw, _, err := s.conn.Get(ctx, path.Join(folder, e.Name))
 		if err != nil {
 			continue // gone in between
 		}
 		var h holder
-		if json.Unmarshal(raw, &h) == nil {
-			return fmt.Sprintf("%s (vifl %s since %s)", h.Who, h.Verb, h.Since.Format(time.RFC3339)), nil
+		if json.Unmarshal(raw, &h) == nil && (first == nil || h.Since.Before(first.Since)) {
+			first = &h
 		}
 	}
-	return "", nil
+	if first == nil {
+		return "", nil
+	}
+	return first.String(), nil
 }
 
 func (l *Lease) watch(ctx context.Context) {

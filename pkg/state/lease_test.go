@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,5 +174,45 @@ func TestForeignDocumentsAreRefused(t *testing.T) {
 		if now, _, err := s.conn.Get(t.Context(), file); err != nil || string(now) != string(raw) {
 			t.Errorf("%s: changed to %s, %v", name, now, err)
 		}
+	}
+}
+
+// Two verbs that were started at once found nobody to wait for, and the later one stood still
+// without a word.
+func TestAWaitForAnOwnerWhoWasJustQuickerIsNotSilent(t *testing.T) {
+	s := open(t, topoServer(t))
+	if _, first, err := acquire(t, s, time.Second); err != nil {
+		t.Fatal(err)
+	} else {
+		first.Release() // the shard's folder is there from now on
+	}
+	type outcome struct {
+		lease *Lease
+		err   error
+		told  []string
+	}
+	outcomes := make(chan outcome, 2)
+	for _, verb := range []string{"seed", "abort"} {
+		go func() {
+			var mu sync.Mutex
+			var o outcome
+			_, o.lease, o.err = s.Acquire(t.Context(), shard, keyspace, verb, 4*time.Second, func(text string) {
+				mu.Lock()
+				defer mu.Unlock()
+				o.told = append(o.told, text)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes <- o
+		}()
+	}
+	winner := <-outcomes
+	if winner.err != nil {
+		t.Fatal(winner.err)
+	}
+	defer winner.lease.Release()
+	loser := <-outcomes
+	if !errors.Is(loser.err, ErrHeld) || len(loser.told) != 1 || !strings.Contains(loser.told[0], "held by") {
+		t.Errorf("the later one: %v, told %q, expected ErrHeld after one word about whom it waits for", loser.err, loser.told)
 	}
 }

@@ -84,7 +84,19 @@ func (m *Move) Cutover(ctx context.Context, o CutoverOptions) (*SwitchReport, er
 		}
 		return fmt.Sprintf("switched at %s, writes paused %.0f ms", s.final, report.PauseMillis), nil
 	})
-	return report, err
+	if err != nil || report != nil {
+		return report, err
+	}
+	// Recovery brought an interrupted one to its end; what it did is in the state.
+	doc, err := m.Document(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report = &SwitchReport{Shard: m.show, Verb: string(engine.Cutover)}
+	if doc.Switch != nil {
+		report.Final, report.PauseMillis = doc.Switch.Final.String(), doc.Switch.PauseMillis
+	}
+	return report, nil
 }
 
 // Refusals lists everything that a cutover would be refused for now, changing nothing.

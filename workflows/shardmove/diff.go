@@ -122,7 +122,7 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease) (*DiffReport, error
 		return nil, err
 	}
 	source := diff.Side{Name: a.Name(), Database: m.shard.Database, Conns: cut.Snapshots}
-	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{}, m.showDiff)
+	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{}, m.showDiff("diff of the landing"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
 	}
@@ -320,7 +320,7 @@ func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Sc
 	report, err := diff.Drift(ctx,
 		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
 		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
-		tables, m.cfg.Limits.DiffParallelism, diff.Options{}, settle, m.showDiff)
+		tables, m.cfg.Limits.DiffParallelism, diff.Options{}, settle, m.showDiff("diff of side b"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}
@@ -343,8 +343,12 @@ func (m *Move) levelled(ctx context.Context, a, b *legacy.Server) error {
 	return legacy.WaitApplied(ctx, a, b, fromB)
 }
 
-func (m *Move) showDiff(p diff.Progress) {
-	m.reporter.Progress(Progress{What: "diff", Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing)})
+// showDiff shows one of the two comparisons of a diff by its name: the second begins at
+// nothing again.
+func (m *Move) showDiff(what string) func(diff.Progress) {
+	return func(p diff.Progress) {
+		m.reporter.Progress(Progress{What: what, Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing)})
+	}
 }
 
 func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *diff.Report, took time.Duration) *DiffReport {

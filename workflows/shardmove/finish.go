@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"time"
 
 	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/seed"
@@ -17,8 +19,8 @@ import (
 // Complete is the one-way door: the stream's record goes, and what vifl put on the legacy
 // except that it stays closed. No legacy data is deleted.
 func (m *Move) Complete(ctx context.Context, confirm string) error {
-	if confirm != m.id.String() {
-		return fmt.Errorf("complete of %s: found --confirm %q, expected %s typed again: nothing was changed", m.show, confirm, m.id)
+	if refused := guard.TypedNumber(m.id, confirm); len(refused) > 0 {
+		return &Refused{Verb: engine.Complete, Shard: m.show, Findings: refused}
 	}
 	return m.locked(ctx, engine.Complete, func(ctx context.Context, lease *state.Lease) (string, error) {
 		doc := lease.Doc()
@@ -96,13 +98,57 @@ func (m *Move) Abort(ctx context.Context) error {
 	})
 }
 
+// hooksExist looks for the programs of the hooks: one that is missing must not be noticed
+// behind the copy of a whole shard.
+func (m *Move) hooksExist() error {
+	for _, h := range []struct {
+		name    string
+		command []string
+	}{{"provision", m.cfg.Hooks.Provision}, {"deprovision", m.cfg.Hooks.Deprovision}} {
+		if len(h.command) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(h.command[0]); err != nil {
+			return fmt.Errorf("shard %s: hooks.%s in %s: %w, expected a program: nothing was changed", m.show, h.name, m.cfg.Path(), err)
+		}
+	}
+	return nil
+}
+
+// atWork shows every two seconds that something without progress of its own (a hook, servers
+// that do not answer) is still at work, until the function that it returns is called.
+func (m *Move) atWork(what string) (end func()) {
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	start := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(2 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				m.reporter.Progress(Progress{What: what, Detail: fmt.Sprintf("at work for %.0f s", time.Since(start).Seconds())})
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
 // hook runs a program of the operator's. Its output goes to stderr as it comes.
 func (m *Move) hook(ctx context.Context, name string, command []string) error {
 	if len(command) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.TabletTimeout)
+	limit := m.cfg.Limits.TabletTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s (tablet_timeout)", limit))
 	defer cancel()
+	defer m.atWork("hook " + name)()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.Env = append(os.Environ(),

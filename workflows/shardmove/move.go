@@ -147,6 +147,9 @@ func (m *Move) Close() {
 // Show is how people see the shard: 0123 (legacy_0123).
 func (m *Move) Show() string { return m.show }
 
+// Number is the shard's number as it is printed and typed: 0123.
+func (m *Move) Number() string { return m.id.String() }
+
 // pauseVariable names the environment variable with which the crash tests kill the process
 // at a named step ("cutover/freeze side a"). It can only end the process, so that a fleet
 // where it is set by mistake sees a crash that vifl recovers from, nothing else.
@@ -275,6 +278,15 @@ func (m *Move) landingAccount() (mysqlconn.Account, error) {
 	return acc, nil
 }
 
+// interrupted says in an error that the operator ended the verb: what failed by it says no
+// more than that a context was canceled.
+func interrupted(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), engine.ErrInterrupted) || errors.Is(err, engine.ErrInterrupted) {
+		return err
+	}
+	return fmt.Errorf("%w (at that moment: %w)", engine.ErrInterrupted, err)
+}
+
 // locked runs a verb under the shard's lease: it checks that the verb may start, clears
 // what a crashed owner left behind, and records the outcome in the history.
 func (m *Move) locked(ctx context.Context, verb engine.Verb, run func(context.Context, *state.Lease) (string, error)) error {
@@ -304,6 +316,7 @@ func (m *Move) locked(ctx context.Context, verb engine.Verb, run func(context.Co
 	stopWork := m.work(lctx, &doc)
 	what, err := run(lctx, lease)
 	stopWork()
+	err = interrupted(lctx, err)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	event := state.Event{Verb: string(verb), From: from, To: to, What: what, Millis: float64(time.Since(start).Microseconds()) / 1000}

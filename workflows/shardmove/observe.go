@@ -20,6 +20,7 @@ import (
 // observe asks every server what the refusals need to know. A server that cannot be asked is
 // an error: a guard that could not look must not be taken for one that found nothing.
 func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
+	defer m.atWork("asking the servers for what would refuse a switch")()
 	before, err := m.legacyPlaces(m.id)
 	if err != nil {
 		return nil, err
@@ -92,6 +93,7 @@ func (m *Move) observeLegacy(ctx context.Context, out *guard.Observed) error {
 func (m *Move) observeLanding(ctx context.Context, doc *state.Shard, out *guard.Observed) error {
 	exists, err := m.landing.Exists(ctx)
 	if err != nil || !exists {
+		out.NoLanding = err == nil
 		return err // what there is not refuses by its absence
 	}
 	tablets, err := m.landing.Tablets(ctx)

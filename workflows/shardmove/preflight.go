@@ -47,6 +47,7 @@ func (m *Move) Preflight(ctx context.Context, want string) (*PreflightReport, er
 
 // preflight runs the checks for a verb that rests on them.
 func (m *Move) preflight(ctx context.Context, verb engine.Verb, want string) (*PreflightReport, error) {
+	defer m.atWork("asking both sides and mains")()
 	facts, err := guard.Gather(ctx, m.cfg, m.shard, m.cfg.Legacy.StreamAccount)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)

@@ -32,6 +32,10 @@ func (m *Move) Seed(ctx context.Context, method string) (*state.Seed, error) {
 		if _, err := m.preflight(ctx, engine.Seed, streamKind(&doc)); err != nil {
 			return "", err
 		}
+		// What is needed behind the copy is looked for before it.
+		if err := m.hooksExist(); err != nil {
+			return "", err
+		}
 		a, b, err := m.pair(ctx)
 		if err != nil {
 			return "", err
@@ -74,7 +78,7 @@ func (m *Move) Seed(ctx context.Context, method string) (*state.Seed, error) {
 			return "", err
 		}
 		out.Seconds = time.Since(start).Seconds()
-		return fmt.Sprintf("%s from side %s at %s: %d rows, %d bytes", method, streamSide, out.Position, out.Rows, out.Bytes), lease.Update(ctx, func(d *state.Shard) {
+		return fmt.Sprintf("%s from side %s at %s: %s, %d bytes", method, streamSide, out.Position, RowsText(out), out.Bytes), lease.Update(ctx, func(d *state.Shard) {
 			d.Seed, d.Stream, d.Certificate, d.CertificateVoid = out, nil, nil, ""
 		})
 	})
@@ -98,6 +102,14 @@ func (m *Move) clonable(ctx context.Context, spec seed.Spec, donor *legacy.Serve
 		ID: "P45", Name: "side can be cloned", Level: guard.Refuse, Server: donor.Target().String(),
 		Found: strings.Join(refused.Why, "; "), Expected: "a server that MySQL's CLONE can copy", Remedy: fmt.Sprintf("as each says, or vifl seed %s --method copy", m.id),
 	}}}
+}
+
+// RowsText is how many rows a seed brought, in words: a clone copies files and counts none.
+func RowsText(s *state.Seed) string {
+	if s.Method == "clone" && s.Rows == 0 {
+		return "rows not counted"
+	}
+	return fmt.Sprintf("%d rows", s.Rows)
 }
 
 // emptyLanding makes the landing's keyspace with its fence on. What an interrupted seed left
@@ -160,14 +172,30 @@ func (m *Move) seedSpec(ctx context.Context, method string, a, b *legacy.Server)
 }
 
 func (m *Move) showSeed(e seed.Event) {
-	p := Progress{What: "seed: " + e.Phase, Done: float64(e.BytesDone), Total: float64(e.BytesTotal), Detail: e.Message}
-	if e.BytesDone > 0 && e.Elapsed > 0 {
-		p.Detail = fmt.Sprintf("%.1f MB, %.1f MB/s, %d rows", float64(e.BytesDone)/1e6, float64(e.BytesDone)/1e6/e.Elapsed.Seconds(), e.RowsDone)
+	m.reporter.Progress(Progress{What: "seed: " + e.Phase, Done: float64(e.BytesDone), Total: float64(e.BytesTotal), Detail: seedDetail(e)})
+}
+
+// seedDetail says how far a seed is with what its event knows: a clone counts no rows, and a
+// fill that has just begun neither rows nor bytes.
+func seedDetail(e seed.Event) string {
+	var parts []string
+	if e.Message != "" {
+		parts = append(parts, e.Message)
+	}
+	if e.BytesDone > 0 {
+		mb := float64(e.BytesDone) / 1e6
+		parts = append(parts, fmt.Sprintf("%.1f MB", mb))
+		if e.Elapsed > 0 {
+			parts = append(parts, fmt.Sprintf("%.1f MB/s", mb/e.Elapsed.Seconds()))
+		}
+	}
+	if e.RowsDone > 0 {
+		parts = append(parts, fmt.Sprintf("%d rows", e.RowsDone))
 	}
 	if e.Phase == seed.PhaseFill && !e.Position.IsZero() {
-		p.Detail += ", from " + e.Position.String()
+		parts = append(parts, "from "+e.Position.String())
 	}
-	m.reporter.Progress(p)
+	return strings.Join(parts, ", ")
 }
 
 // raiseTablets waits for the tablets that the provision hook started, checks what they

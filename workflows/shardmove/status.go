@@ -34,6 +34,7 @@ const statusTimeout = 15 * time.Second
 func (m *Move) Status(ctx context.Context) (*Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
+	defer m.atWork(fmt.Sprintf("asking the servers, up to %s", statusTimeout))()
 	doc, _, err := m.store.Load(ctx, m.id, m.keyspace)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/position"
+	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/pkg/stream"
@@ -327,6 +328,14 @@ func (s *switchover) freezeSteps() []engine.Step {
 		{Name: "refusals once more, under the locks", Do: func(ctx context.Context) (string, error) { return "", s.refusals(s.underLock(ctx)) }},
 		{Name: "raise the epoch in mains", Do: func(ctx context.Context) (string, error) {
 			return fmt.Sprintf("epoch %d", s.lease.Epoch()), s.m.raiseEpoch(ctx, s.lease)
+		}},
+		// Behind the point of no undo a change that mains turns down leaves both sides frozen.
+		{Name: "rehearse the change of mains", Do: func(ctx context.Context) (string, error) {
+			sw, err := s.m.route(ctx)
+			if err != nil {
+				return "", err
+			}
+			return "rolled back", sw.Rehearse(ctx, s.m.id, s.lease.Epoch(), route.Vitess)
 		}},
 		{
 			Name: "note the flags of both sides",

@@ -199,8 +199,29 @@ func (m *Move) running(ctx context.Context, doc *state.Shard, s stream.Stream) e
 	if st.State != stream.Stopped {
 		return nil
 	}
-	m.reporter.Note("the stream stands still at %s, left so by a command that was killed: resuming it", st.Position)
-	return s.Resume(ctx)
+	why := st.Message
+	if why == "" {
+		why = "left so by a command that was killed"
+	}
+	m.reporter.Note("the stream stands still at %s (%s): resuming it", st.Position, why)
+	if err := s.Resume(ctx); err != nil {
+		return err
+	}
+	// Where one CREATE USER stopped it there may be more behind it, and each stops it again:
+	// go on up to where the legacy is now. Not behind a wrong server, of which the refusals
+	// speak.
+	if m.sameSource(ctx, doc) != nil {
+		return nil
+	}
+	a, err := m.side(ctx, streamSide)
+	if err != nil {
+		return err
+	}
+	end, err := a.Position(ctx)
+	if err != nil {
+		return err
+	}
+	return m.waitStream(ctx, s, end)
 }
 
 // waitStream waits until the stream has passed a position, showing how much is left.

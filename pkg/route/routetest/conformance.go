@@ -60,6 +60,17 @@ func Conformance(t *testing.T, fresh func(t *testing.T) Fixture) {
 		}
 		served(t, f, f.Shard, route.Legacy)
 	})
+	t.Run("rehearsed only", func(t *testing.T) {
+		f := fresh(t)
+		raise(t, f, 1)
+		if err := f.Switch.Rehearse(bounded(t), f.Shard, 1, route.Vitess); err != nil {
+			t.Errorf("%v", err)
+		}
+		served(t, f, f.Shard, route.Legacy)
+		if err := f.Switch.Rehearse(bounded(t), f.Shard, 2, route.Vitess); !errors.Is(err, route.ErrEpoch) {
+			t.Errorf("an epoch that is not the present one: %v", err)
+		}
+	})
 	t.Run("half here and half there", func(t *testing.T) {
 		f := fresh(t)
 		raise(t, f, 1)
