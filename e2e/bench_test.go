@@ -114,23 +114,15 @@ func newWholeSeed(b *testing.B) *wholeSeed {
 		b.Fatal(err)
 	}
 	b.Cleanup(w.fleet.Close)
-	var socket string
 	for _, p := range processes(b) {
 		switch p.Name {
-		case "0123a":
-			socket = p.Socket
-		case "supervisor+etcd", "vtctld":
+		case "0123a", "supervisor+etcd", "vtctld":
 		default:
 			w.idle = append(w.idle, p.Pid)
 		}
 	}
 	// Not through the binlog: side b does not get it, and what is measured is a snapshot's way.
-	root := mysqlconn.Target{Name: "0123 side a", Socket: socket, Account: mysqlconn.Account{User: "root"}, Database: benchDatabase}
-	w.source, err = mysqlconn.Connect(b.Context(), root, mysqlconn.WithParam("sql_log_bin", "0"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = w.source.Close() })
+	w.source = root(b, 123, "a")
 	roomy(b, w.source, mb<<20)
 	// As the refusal of a clone without it asks for.
 	if count(b, w.source, "SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name = 'clone'") == 0 {
@@ -455,14 +447,6 @@ func createIn(ctx context.Context, b *testing.B, db *sql.DB, create string) {
 			b.Fatalf("%s: %v", q, err)
 		}
 	}
-}
-
-func processes(b *testing.B) []devcluster.Process {
-	list, err := devcluster.Status(b.Context(), fleet.dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return list
 }
 
 func names(b *testing.B, db *sql.DB, query string) []string {

@@ -18,18 +18,25 @@ func killedAt(t *testing.T, step string, args ...string) {
 	}
 }
 
-// TestKilledInEachStep kills the command once in each step of a move and runs it again. At
-// the end the shard has been moved, and every acknowledged write is where it must be.
+// TestKilledInEachStep kills the command once in each step of a move, seeded by clone, and
+// runs it again. At the end the shard has been moved, and every acknowledged write is where it
+// must be.
 func TestKilledInEachStep(t *testing.T) {
 	const shard = shardid.ID(4567)
 	a, b := side(t, shard, "a"), side(t, shard, "b")
 	w := startLoad(t, shard, 30)
 
 	must(t, "preflight", "4567")
-	for _, step := range []string{"seed/legacy prepared", "seed/backup made", "seed/tablets started"} {
-		killedAt(t, step, "seed", "4567")
+	if r := vifl(t, "seed", "4567", "--method", "clone"); r.code != 3 || !strings.Contains(r.stdout, "4567 side a") || !strings.Contains(r.stdout, "INSTALL PLUGIN clone") {
+		t.Errorf("a clone from a server without the plugin, expected a refusal with the remedy: %s", r)
 	}
-	must(t, "seed", "4567")
+	exec1(t, root(t, shard, "a"), "INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
+	for _, step := range []string{"seed/legacy prepared", "seed/backup made", "seed/tablets started"} {
+		killedAt(t, step, "seed", "4567", "--method", "clone")
+	}
+	if r := must(t, "--output", "json", "seed", "4567", "--method", "clone"); !strings.Contains(r.stdout, `"method": "clone"`) {
+		t.Errorf("the seed does not say how it was made: %s", r)
+	}
 	killedAt(t, "sync start/stream made", "sync", "start", "4567")
 	must(t, "sync", "start", "4567")
 	for _, step := range []string{"diff/stream stopped", "diff/compared"} {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/vifl/vifl/pkg/config"
+	"github.com/vifl/vifl/pkg/devcluster"
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/shardid"
 )
@@ -172,9 +173,33 @@ func side(t testing.TB, shard shardid.ID, name string) *sql.DB {
 	return connect(t, target)
 }
 
-func connect(t testing.TB, target mysqlconn.Target) *sql.DB {
+// root connects to a side of a legacy shard as its owner does, over the socket. What is done
+// there goes to no binlog.
+func root(t testing.TB, shard shardid.ID, name string) *sql.DB {
 	t.Helper()
-	db, err := mysqlconn.Connect(t.Context(), target)
+	for _, p := range processes(t) {
+		if p.Name == shard.String()+name {
+			target := mysqlconn.Target{Name: shard.String() + " side " + name, Socket: p.Socket, Account: mysqlconn.Account{User: "root"}, Database: devcluster.Database}
+			return connect(t, target, mysqlconn.WithParam("sql_log_bin", "0"))
+		}
+	}
+	t.Fatalf("the fleet has no server of %s side %s", shard, name)
+	return nil
+}
+
+// processes are those of the fleet.
+func processes(t testing.TB) []devcluster.Process {
+	t.Helper()
+	list, err := devcluster.Status(t.Context(), fleet.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func connect(t testing.TB, target mysqlconn.Target, options ...mysqlconn.Option) *sql.DB {
+	t.Helper()
+	db, err := mysqlconn.Connect(t.Context(), target, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,11 @@ type silentError struct{ error }
 
 func (e silentError) Unwrap() error { return e.error }
 
+// shownError is an error whose findings have been printed already.
+type shownError struct{ error }
+
+func (e shownError) Unwrap() error { return e.error }
+
 func isSilent(err error) bool {
 	var s silentError
 	return errors.As(err, &s)

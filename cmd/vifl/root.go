@@ -92,7 +92,7 @@ func (a *app) withMove(ctx context.Context, args []string, run func(context.Cont
 		return err
 	}
 	defer m.Close()
-	return run(ctx, m)
+	return a.refused(m, run(ctx, m))
 }
 
 // onShard is the body of a verb that does nothing but run on the move of its shard.

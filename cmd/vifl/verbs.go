@@ -30,7 +30,10 @@ func (a *app) newPreflightCommand() *cobra.Command {
 					return errors.Join(err, perr)
 				}
 			}
-			return err
+			if err != nil {
+				return shownError{err}
+			}
+			return nil
 		}),
 	}
 }
@@ -191,7 +194,7 @@ version, so the switch cannot be taken back without losing what is written after
 					return err
 				}
 				if len(refused) > 0 {
-					return &shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}
+					return shownError{&shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}}
 				}
 				return nil
 			}
@@ -214,15 +217,18 @@ type refusedJSON struct {
 	Refusals []guard.Finding `json:"refusals"`
 }
 
-// switched prints the outcome of a rehearsal or cutover, refusals in full.
-func (a *app) switched(m *shardmove.Move, r *shardmove.SwitchReport, err error) error {
+// refused prints what refused a verb, in full; the error names only the numbers.
+func (a *app) refused(m *shardmove.Move, err error) error {
 	var refused *shardmove.Refused
-	if errors.As(err, &refused) {
-		if perr := a.print(refusedJSON{Shard: m.Show(), Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }); perr != nil {
-			return errors.Join(err, perr)
-		}
+	var shown shownError
+	if !errors.As(err, &refused) || errors.As(err, &shown) {
 		return err
 	}
+	return errors.Join(err, a.print(refusedJSON{Shard: m.Show(), Refusals: refused.Findings}, func(w io.Writer) { printFindings(w, refused.Findings) }))
+}
+
+// switched prints the outcome of a rehearsal or cutover.
+func (a *app) switched(m *shardmove.Move, r *shardmove.SwitchReport, err error) error {
 	if err != nil || r == nil {
 		return err
 	}

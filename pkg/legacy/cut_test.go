@@ -128,7 +128,7 @@ func testCutGivesUp(t *testing.T, a *mysqld.Server, s *Server) {
 	must(t, holder, "CREATE TABLE IF NOT EXISTS slack.held (id INT PRIMARY KEY)")
 	must(t, holder, "LOCK TABLES slack.held WRITE")
 	stop := write(t, app, 2)
-	ctx, cancel := context.WithTimeout(ctxFor(t), 2500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctxFor(t), 5*time.Second)
 	defer cancel()
 	start := time.Now()
 	_, err = s.Cut(ctx, 1, 200*time.Millisecond)
@@ -139,7 +139,7 @@ func testCutGivesUp(t *testing.T, a *mysqld.Server, s *Server) {
 	if n := mysqlconn.Number(err); n == 1205 {
 		t.Errorf("the second bound ended it, not the first: %v", err)
 	}
-	if took := time.Since(start); took < 2*time.Second {
+	if took := time.Since(start); took < 4*time.Second {
 		t.Errorf("one attempt and no more: %s", took)
 	}
 	longest, werr := stop()
@@ -148,7 +148,7 @@ func testCutGivesUp(t *testing.T, a *mysqld.Server, s *Server) {
 	}
 	// The lock is never given back: a lock that waited for it would have held the writers
 	// for as long as Cut ran.
-	if longest > 1500*time.Millisecond {
+	if longest > 3*time.Second {
 		t.Errorf("a writer waited %s for a lock bounded by 200ms", longest)
 	}
 	if err := lockers(t, s); err != nil {

@@ -209,8 +209,13 @@ func TestAFrozenSideIsWaitedFor(t *testing.T) {
 	if w.Name != "freeze" || w.Longest.Duration < frozen-300*time.Millisecond || w.Longest.Duration != s.Longest.Duration && w.Longest.Duration > s.Longest.Duration {
 		t.Errorf("window %s: longest wait %v, of all %v, for a freeze of %v", w.Name, w.Longest, s.Longest, frozen)
 	}
-	if w.Refused == 0 || w.Longest.Tries < 2 || w.Longest.Started.Before(at.Add(-10*time.Second)) || s.Errors != 0 || s.Unknown != 0 {
-		t.Errorf("refused %d, longest %+v, errors %d, unknown %d", w.Refused, w.Longest, s.Errors, s.Unknown)
+	// The longest wait itself may be a slow disk's; one of the writers' longest was refused.
+	tries := 0
+	for _, w := range s.Writers {
+		tries = max(tries, w.Longest.Tries)
+	}
+	if w.Refused == 0 || tries < 2 || w.Longest.Started.Before(at.Add(-10*time.Second)) || s.Errors != 0 || s.Unknown != 0 {
+		t.Errorf("refused %d, longest %+v, most tries %d, errors %d, unknown %d", w.Refused, w.Longest, tries, s.Errors, s.Unknown)
 	}
 	f.mustVerify(t)
 }

@@ -2,6 +2,7 @@ package seed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
+	"github.com/vifl/vifl/pkg/seed/clone"
 )
 
 func TestCloneSeedIsRestoredWithoutWhatBelongsToTheDonor(t *testing.T) {
@@ -91,7 +93,16 @@ func TestCloneIsRefusedWithRemedy(t *testing.T) {
 	spec.Method = MethodClone
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := Run(ctx, spec, nil)
+	donor, err := legacy.Open(ctx, spec.Source, spec.Shard, "a", spec.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer donor.Close()
+	var refused *clone.Refused
+	if err := CheckClone(ctx, spec, donor); !errors.As(err, &refused) || len(refused.Why) != 2 {
+		t.Errorf("asked before: %v, expected both reasons", err)
+	}
+	_, err = Run(ctx, spec, nil)
 	for _, want := range []string{"INSTALL PLUGIN clone", "seed by copy", "slack.m (MyISAM)", "0123 side a"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected it to say %q", err, want)

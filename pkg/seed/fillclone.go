@@ -7,6 +7,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/mysqlconn"
+	"github.com/vifl/vifl/pkg/mysqld"
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/seed/clone"
@@ -26,7 +27,7 @@ func (j *job) clone(ctx context.Context) error {
 		}
 		defer donor.Close()
 	}
-	version, err := j.scratchVersion(ctx)
+	version, err := programVersion(ctx, j.inst)
 	if err != nil {
 		return err
 	}
@@ -161,14 +162,30 @@ func (j *job) openDonor(ctx context.Context, src *legacy.Server) (*legacy.Server
 	return donor, nil
 }
 
-func (j *job) scratchVersion(ctx context.Context) (legacy.Version, error) {
-	line, err := j.inst.Version(ctx, userOfNobody)
+// CheckClone says whether a seed by clone from this donor would be refused, before anything
+// is touched: a *clone.Refused then.
+func CheckClone(ctx context.Context, spec Spec, donor *legacy.Server) error {
+	inst, err := mysqld.Find(spec.MySQLRoot)
+	if err != nil {
+		return fmt.Errorf("seed %s: %w", spec.Shard, err)
+	}
+	version, err := programVersion(ctx, inst)
+	if err != nil {
+		return fmt.Errorf("seed %s: %w", spec.Shard, err)
+	}
+	_, err = clone.Check(ctx, donor.DB(), donor.Target().String(), version)
+	return err
+}
+
+// programVersion is that of the mysqld which a scratch server runs.
+func programVersion(ctx context.Context, inst *mysqld.Installation) (legacy.Version, error) {
+	line, err := inst.Version(ctx, userOfNobody)
 	if err != nil {
 		return legacy.Version{}, err
 	}
 	_, rest, ok := strings.Cut(line, "Ver ")
 	if !ok {
-		return legacy.Version{}, fmt.Errorf("%s: version %q: expected Ver and three numbers", j.inst.Program(), line)
+		return legacy.Version{}, fmt.Errorf("%s: version %q: expected Ver and three numbers", inst.Program(), line)
 	}
 	word, _, _ := strings.Cut(rest, " ")
 	return legacy.ParseVersion(word)

@@ -35,9 +35,9 @@ func parentHelper(ctx context.Context, stdin io.Reader, stdout io.Writer) error 
 	return err
 }
 
-// killAt starts a seed in a process of its own and kills that process (SIGKILL) at its
-// first event of a phase.
-func killAt(t *testing.T, spec Spec, phase string) {
+// killAt starts a seed in a process of its own and kills that process (SIGKILL) at the
+// first event that is the moment.
+func killAt(t *testing.T, spec Spec, what string, moment func(Event) bool) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -65,9 +65,9 @@ func killAt(t *testing.T, spec Spec, phase string) {
 	for {
 		var e Event
 		if err := events.Decode(&e); err != nil {
-			t.Fatalf("no event of phase %s: %v: %s", phase, err, stderr.String())
+			t.Fatalf("no event of %s: %v: %s", what, err, stderr.String())
 		}
-		if e.Phase == phase {
+		if moment(e) {
 			break
 		}
 	}
@@ -81,22 +81,43 @@ func killAt(t *testing.T, spec Spec, phase string) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("killed in phase %s, these outlived it: %v", phase, found)
+			t.Fatalf("killed in %s, these outlived it: %v", what, found)
 		}
 	}
+}
+
+// killInBackup kills a seed whose backup has begun to be written, and says what it left. The
+// phase's first event comes before the backup's folder exists; one with bytes comes after. A
+// busy machine may kill so late that the backup is whole: that is no half-written one, again.
+func killInBackup(t *testing.T, spec Spec) []Backup {
+	t.Helper()
+	for range 5 {
+		killAt(t, spec, "the backup", func(e Event) bool { return e.Phase == PhaseBackup && e.BytesDone > 0 })
+		all, err := Backups(spec.BackupRoot, spec.Keyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) != 1 || !all[0].Complete {
+			return all
+		}
+		if _, err := RemoveBackups(context.Background(), spec.BackupRoot, spec.Keyspace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("five seeds had written their whole backup before the kill")
+	return nil
 }
 
 func TestKilledSeedStartsOverCleanly(t *testing.T) {
 	_, spec := source(t)
 	ctx := context.Background()
-	killAt(t, spec, PhaseFill)
+	killAt(t, spec, "the fill", func(e Event) bool { return e.Phase == PhaseFill })
 	if _, err := os.Stat(filepath.Join(spec.WorkDir, "seed-legacy_0123")); err != nil {
 		t.Fatalf("a killed seed was expected to leave its scratch folder: %v", err)
 	}
-	killAt(t, spec, PhaseBackup)
-	all, err := Backups(spec.BackupRoot, spec.Keyspace)
-	if err != nil || len(all) != 1 || all[0].Complete || !all[0].Ours {
-		t.Fatalf("found backups %+v (%v), expected one that is ours and not complete", all, err)
+	all := killInBackup(t, spec)
+	if len(all) != 1 || all[0].Complete || !all[0].Ours {
+		t.Fatalf("found backups %+v, expected one that is ours and not complete", all)
 	}
 	if _, err := tryRestore(t, spec); err == nil || !strings.Contains(err.Error(), "none are complete") {
 		t.Fatalf("restoring a half-written backup: %v, expected Vitess to find none complete", err)
@@ -104,7 +125,7 @@ func TestKilledSeedStartsOverCleanly(t *testing.T) {
 
 	r := runSeed(t, spec)
 	leftNothing(t, spec)
-	all, err = Backups(spec.BackupRoot, spec.Keyspace)
+	all, err := Backups(spec.BackupRoot, spec.Keyspace)
 	if err != nil || len(all) != 1 || !all[0].Complete || all[0].Name != r.BackupName || all[0].Record == nil || all[0].Record.Position != r.Position {
 		t.Fatalf("found backups %+v (%v), expected only %s, complete, with its record", all, err, r.BackupName)
 	}

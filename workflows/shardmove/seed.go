@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/vifl/vifl/pkg/cert"
+	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/seed"
+	"github.com/vifl/vifl/pkg/seed/clone"
 	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/engine"
@@ -32,6 +35,13 @@ func (m *Move) Seed(ctx context.Context, method string) (*state.Seed, error) {
 		if err != nil {
 			return "", err
 		}
+		spec, err := m.seedSpec(ctx, method, a, b)
+		if err != nil {
+			return "", err
+		}
+		if err := m.clonable(ctx, spec, a); err != nil {
+			return "", err
+		}
 		if err := m.emptyLanding(ctx); err != nil {
 			return "", err
 		}
@@ -42,10 +52,6 @@ func (m *Move) Seed(ctx context.Context, method string) (*state.Seed, error) {
 		}
 		m.pause(engine.Seed, "legacy prepared")
 		start := time.Now()
-		spec, err := m.seedSpec(ctx, method, a, b)
-		if err != nil {
-			return "", err
-		}
 		result, err := seed.Run(ctx, spec, m.showSeed)
 		if err != nil {
 			return "", err
@@ -75,6 +81,22 @@ func (m *Move) Seed(ctx context.Context, method string) (*state.Seed, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// clonable refuses a seed by clone from a server that cannot be cloned from.
+func (m *Move) clonable(ctx context.Context, spec seed.Spec, donor *legacy.Server) error {
+	if spec.Method != seed.MethodClone {
+		return nil
+	}
+	err := seed.CheckClone(ctx, spec, donor)
+	var refused *clone.Refused
+	if !errors.As(err, &refused) {
+		return err
+	}
+	return &Refused{Verb: engine.Seed, Shard: m.show, Findings: []guard.Finding{{
+		ID: "P45", Name: "side can be cloned", Level: guard.Refuse, Server: donor.Target().String(),
+		Found: strings.Join(refused.Why, "; "), Expected: "a server that MySQL's CLONE can copy", Remedy: fmt.Sprintf("as each says, or vifl seed %s --method copy", m.id),
+	}}}
 }
 
 // emptyLanding makes the landing's keyspace with its fence on. What an interrupted seed left

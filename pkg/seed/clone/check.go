@@ -20,8 +20,18 @@ func (s Settings) Arguments() []string {
 	return []string{"--character-set-server=" + s.CharacterSet, "--collation-server=" + s.Collation, "--innodb-data-file-path=" + s.DataFilePath}
 }
 
+// Refused is a donor that cannot be cloned from.
+type Refused struct {
+	Donor string
+	Why   []string // each with its remedy
+}
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("%s cannot be cloned from: %s", r.Donor, strings.Join(r.Why, "; "))
+}
+
 // Check says whether a donor can be cloned into a server of the given version, and with
-// which settings. All that is in the way is reported at once, each with its remedy.
+// which settings. All that is in the way is reported at once, as a *Refused.
 func Check(ctx context.Context, donor *sql.DB, name string, recipient legacy.Version) (Settings, error) {
 	var s Settings
 	var bad []string
@@ -67,7 +77,7 @@ func Check(ctx context.Context, donor *sql.DB, name string, recipient legacy.Ver
 		add("the account has no BACKUP_ADMIN there: grant it")
 	}
 	if len(bad) > 0 {
-		return s, fmt.Errorf("%s cannot be cloned from: %s", name, strings.Join(bad, "; "))
+		return s, &Refused{Donor: name, Why: bad}
 	}
 	return s, nil
 }
