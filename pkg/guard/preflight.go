@@ -63,6 +63,9 @@ var checks = []check{
 	{"P44", "applier reports often", checkpointPeriod},
 }
 
+// CloneID and CloneName are of what a seed by clone asks its donor besides.
+const CloneID, CloneName = "P45", "side can be cloned"
+
 // Preflight runs all checks. A side that could not be asked has one finding, its own; the
 // checks that need it leave it out.
 func Preflight(f *Facts) []Finding {

@@ -96,7 +96,7 @@ func (s *Store) Acquire(ctx context.Context, id shardid.ID, keyspace, verb strin
 	if other == "" {
 		// Nobody yet: another may still be quicker, and a wait must not be silent.
 		late := time.AfterFunc(time.Second, func() {
-			if h, err := s.Holder(ctx, keyspace); err == nil && h != "" && h != me.String() {
+			if h, err := s.holder(ctx, keyspace, &me); err == nil && h != "" {
 				waiting(fmt.Sprintf("waiting up to %s for the lease of %s, held by %s", wait, keyspace, h))
 			}
 		})
@@ -111,7 +111,7 @@ func (s *Store) Acquire(ctx context.Context, id shardid.ID, keyspace, verb strin
 	if err != nil {
 		cancel(err)
 		if ctx.Err() == nil && (topo.IsErrType(err, topo.Timeout) || topo.IsErrType(err, topo.Interrupted) || errors.Is(err, context.DeadlineExceeded)) {
-			if h, herr := s.Holder(ctx, keyspace); herr == nil && h != "" {
+			if h, herr := s.holder(ctx, keyspace, &me); herr == nil && h != "" {
 				other = h
 			}
 			return nil, nil, fmt.Errorf("shard %s (%s): %w: %s; waited %s: let it end, or stop it, and run this again", id, keyspace, ErrHeld, other, wait)
@@ -133,6 +133,11 @@ func (s *Store) Acquire(ctx context.Context, id shardid.ID, keyspace, verb strin
 
 // Holder says who holds the lease of a shard, empty for nobody.
 func (s *Store) Holder(ctx context.Context, keyspace string) (string, error) {
+	return s.holder(ctx, keyspace, nil)
+}
+
+// holder is Holder for one who waits, and is not the holder.
+func (s *Store) holder(ctx context.Context, keyspace string, waiter *holder) (string, error) {
 	folder := path.Join(dir(keyspace), "locks")
 	entries, err := s.conn.ListDir(ctx, folder, true)
 	if topo.IsErrType(err, topo.NoNode) {
@@ -141,7 +146,9 @@ func (s *Store) Holder(ctx context.Context, keyspace string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: look for the holder of its lease: %w", keyspace, err)
 	}
-	// Those who wait have a file there too: the one that came first has the lease.
+	// Those who wait have a file there too: the one that came first has the lease. Two that
+	// came at one instant by their clocks may have got it in the other order: then a waiter
+	// must not find itself.
 	var first *holder
 	for _, e := range entries {
 		raw, _, err := s.conn.Get(ctx, path.Join(folder, e.Name))
@@ -149,7 +156,7 @@ func (s *Store) Holder(ctx context.Context, keyspace string) (string, error) {
 			continue // gone in between
 		}
 		var h holder
-		if json.Unmarshal(raw, &h) == nil && (first == nil || h.Since.Before(first.Since)) {
+		if json.Unmarshal(raw, &h) == nil && (waiter == nil || h.String() != waiter.String()) && (first == nil || h.Since.Before(first.Since)) {
 			first = &h
 		}
 	}

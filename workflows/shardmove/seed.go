@@ -99,7 +99,7 @@ func (m *Move) clonable(ctx context.Context, spec seed.Spec, donor *legacy.Serve
 		return err
 	}
 	return &Refused{Verb: engine.Seed, Shard: m.show, Findings: []guard.Finding{{
-		ID: "P45", Name: "side can be cloned", Level: guard.Refuse, Server: donor.Target().String(),
+		ID: guard.CloneID, Name: guard.CloneName, Level: guard.Refuse, Server: donor.Target().String(),
 		Found: strings.Join(refused.Why, "; "), Expected: "a server that MySQL's CLONE can copy", Remedy: fmt.Sprintf("as each says, or vifl seed %s --method copy", m.id),
 	}}}
 }
