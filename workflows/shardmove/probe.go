@@ -7,8 +7,20 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
-// prepareProbe makes the table that the probe writes to, while there is no hurry.
+// prepareProbe makes the table that the probe writes to, while there is no hurry, and logs in
+// to vtgate: a wrong password must not be met inside a freeze.
 func (m *Move) prepareProbe(ctx context.Context) error {
+	target, err := m.cfg.VtgateTarget(m.id)
+	if err != nil {
+		return err
+	}
+	// The landing is fenced yet, so no database is asked for.
+	target.Database = ""
+	db, err := mysqlconn.Connect(ctx, target, mysqlconn.Plain())
+	if err != nil {
+		return fmt.Errorf("shard %s: the probe of a cutover logs in to vtgate as vtgate.account: %w", m.show, err)
+	}
+	_ = db.Close()
 	return m.landing.ExecuteAsDBA(ctx, "CREATE TABLE IF NOT EXISTS `_vifl`.`probe` (id TINYINT NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB COMMENT='written by vifl cutover through vtgate'")
 }
 

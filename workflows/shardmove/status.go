@@ -61,6 +61,9 @@ func (m *Move) Status(ctx context.Context) (*Status, error) {
 	}
 	if next := engine.Next(doc.Phase); next != "" {
 		s.Next = string(next) + " " + m.id.String()
+		if next == engine.Complete {
+			s.Next += " --confirm " + m.id.String()
+		}
 		if next == engine.Cutover {
 			s.Next += " --confirm " + m.id.String() + " --one-way"
 			o := CutoverOptions{Confirm: m.id.String(), OneWay: true}

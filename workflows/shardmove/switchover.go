@@ -247,6 +247,9 @@ func (s *switchover) unsettled(ctx context.Context) (string, error) {
 	}
 	start := time.Now()
 	if err := s.m.levelled(ctx, s.a, s.b); err != nil {
+		if ctx.Err() != nil {
+			return "the sides do not apply each other's newest writes: " + err.Error(), nil
+		}
 		return "", err
 	}
 	if took := time.Since(start); took > inStep {
