@@ -107,6 +107,12 @@ func TestMoveUnderLoad(t *testing.T) {
 			t.Errorf("with another number: %s", r)
 		}
 	})
+	t.Run("vtgate's password is wrong", func(t *testing.T) {
+		r := viflWith(t, changedConfig(t, "/secrets/vtgate", "/secrets/legacy"), nil, "rehearse", "0123")
+		if r.code != 1 || !strings.Contains(r.stderr, "vtgate.account") || strings.Contains(r.stderr, "freeze side a") {
+			t.Errorf("expected it to be found before the freeze: %s", r)
+		}
+	})
 	t.Run("hold", func(t *testing.T) {
 		must(t, "hold", "0123", "--why", "a release is under way")
 		if r := vifl(t, "cutover", "0123", "--confirm", "0123", "--one-way"); r.code != 3 || !strings.Contains(r.stdout, "a release is under way") {
