@@ -9,10 +9,11 @@ import (
 	"github.com/vifl/vifl/pkg/guard"
 )
 
-// refusedBy runs preflight and returns the findings that refused.
+// refusedBy runs preflight, for the stream that carries over less, and returns the findings
+// that refused.
 func refusedBy(t *testing.T, cfg string, shard string) map[string]guard.Finding {
 	t.Helper()
-	r := viflWith(t, cfg, nil, "--output", "json", "preflight", shard)
+	r := viflWith(t, cfg, nil, "--output", "json", "preflight", shard, "--stream", "vreplication")
 	if r.code != 3 {
 		t.Fatalf("preflight of %s: expected exit code 3: %s", shard, r)
 	}
