@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
@@ -14,9 +16,10 @@ func (m *Move) prepareProbe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The landing is fenced yet, so no database is asked for.
+	// The landing is fenced yet, and may be the only keyspace: nothing that vtgate would have
+	// to send somewhere may be asked, the size of a packet neither.
 	target.Database = ""
-	db, err := mysqlconn.Connect(ctx, target, mysqlconn.Plain())
+	db, err := mysqlconn.Connect(ctx, target, mysqlconn.Plain(), func(c *mysql.Config) { c.MaxAllowedPacket = 4 << 20 })
 	if err != nil {
 		return fmt.Errorf("shard %s: the probe of a cutover logs in to vtgate as vtgate.account: %w", m.show, err)
 	}

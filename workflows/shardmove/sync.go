@@ -36,8 +36,8 @@ type SyncStatus struct {
 
 // SyncStart starts the stream from the seed's position, and waits until it is close to the
 // end of the legacy's binlog.
-func (m *Move) SyncStart(ctx context.Context) (*SyncStatus, error) {
-	err := m.locked(ctx, engine.SyncStart, func(ctx context.Context, lease *state.Lease) (string, error) {
+func (m *Move) SyncStart(ctx context.Context) (out *SyncStatus, err error) {
+	err = m.locked(ctx, engine.SyncStart, func(ctx context.Context, lease *state.Lease) (string, error) {
 		doc := lease.Doc()
 		a, err := m.side(ctx, streamSide)
 		if err != nil {
@@ -90,12 +90,32 @@ func (m *Move) SyncStart(ctx context.Context) (*SyncStatus, error) {
 		if err := reader.wait(ctx, mark); err != nil {
 			return "", err
 		}
+		// While a worker of ours still runs: without one there is no lag to be told.
+		if out, err = m.SyncStatus(ctx); err != nil {
+			return "", err
+		}
 		return "following side " + streamSide + " from " + doc.Seed.Position.String() + ", at " + mark.String(), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return m.SyncStatus(ctx)
+	return out, m.follower(ctx)
+}
+
+// follower says when nobody follows the legacy between the commands.
+func (m *Move) follower(ctx context.Context) error {
+	doc, _, err := m.store.Load(ctx, m.id, m.keyspace)
+	if err != nil || streamKind(doc) != state.Binlog {
+		return err
+	}
+	st, err := m.stream(doc).Status(ctx)
+	if err != nil {
+		return err
+	}
+	if st.State == stream.Running && st.Message != "" {
+		m.reporter.Note("between commands nobody follows %s: %s", m.source, st.Message)
+	}
+	return nil
 }
 
 // SyncStop stops the stream at the end of a transaction.
