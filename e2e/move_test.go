@@ -65,7 +65,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	w := startLoad(t, shard, 100)
 	time.Sleep(time.Second)
 
-	must(t, "preflight", "0123")
+	must(t, "preflight", "0123", "--stream", "vreplication")
 	must(t, "seed", "0123")
 
 	t.Run("the landing is fenced", func(t *testing.T) {

@@ -12,6 +12,7 @@ dir=$(mktemp -d "$PWD/.tmp/demo.XXXXXX")
 vifl=$PWD/bin/vifl
 export VIFL_CONFIG=$dir/vifl.yaml
 load_pid=
+serve_pid=
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -39,6 +40,10 @@ finish() {
 	if [ -n "$load_pid" ]; then
 		kill "$load_pid" 2>/dev/null || true
 		wait "$load_pid" 2>/dev/null || true
+	fi
+	if [ -n "$serve_pid" ]; then
+		kill "$serve_pid" 2>/dev/null || true
+		wait "$serve_pid" 2>/dev/null || true
 	fi
 	if [ "${KEEP:-0}" = 1 ] && [ "$status" = 0 ]; then
 		say "The fleet stays up (KEEP=1)"
@@ -78,7 +83,9 @@ say "Preflight: may this shard be moved?"
 say "Seed: one consistent snapshot of the legacy becomes the landing's backup"
 "$vifl" seed "$shard" --method copy
 
-say "Sync: the landing follows the legacy's binlog"
+say "Sync: the landing follows the legacy's binlog (vifl serve does, between the commands)"
+"$vifl" serve "$shard" 2>"$dir/serve.log" &
+serve_pid=$!
 "$vifl" sync start "$shard"
 "$vifl" sync status "$shard"
 

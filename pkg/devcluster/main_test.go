@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,12 +30,40 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if err := os.Setenv(owner, strconv.Itoa(os.Getpid())); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
+}
+
+// owner names the variable with the pid of the tests' process. A cluster that was brought up to
+// stay outlives whoever asked for it; one of a test must not outlive a test that was killed.
+const owner = "VIFL_TEST_OWNER"
+
+// withOwner is a context that ends with the owner.
+func withOwner(ctx context.Context) (context.Context, error) {
+	pid, err := strconv.Atoi(os.Getenv(owner))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", owner, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for syscall.Kill(pid, 0) != syscall.ESRCH {
+			time.Sleep(500 * time.Millisecond)
+		}
+	}()
+	return ctx, nil
 }
 
 func role(ctx context.Context, args []string) error {
 	switch strings.Join(args[:min(2, len(args))], " ") {
 	case "dev supervise":
+		ctx, err := withOwner(ctx)
+		if err != nil {
+			return err
+		}
 		return SuperviseFromEnv(ctx)
 	case "dev watchdog":
 		return Watchdog(os.Stdin)

@@ -1,11 +1,5 @@
 package guard
 
-import (
-	"fmt"
-
-	"github.com/vifl/vifl/pkg/state"
-)
-
 func primaryKeys(f *Facts) []Finding {
 	return onTables(f, func(s *Side) []Finding {
 		var none, computed []string
@@ -19,11 +13,11 @@ func primaryKeys(f *Facts) []Finding {
 				}
 			}
 		}
-		if f.Stream == state.Binlog && len(computed) > 0 {
-			return refuse(s.Name, "generated columns in primary keys: "+few(computed), "keys of columns that are stored as they are given", fmt.Sprintf("the binlog stream cannot write them: vifl preflight %s --stream vreplication", f.Shard.Number.ID))
-		}
 		if len(none) > 0 {
 			return refuse(s.Name, "no primary key: "+few(none), "a primary key on every table", "ALTER TABLE … ADD PRIMARY KEY: rows that are equal cannot be told apart, neither by the stream nor by the diff")
+		}
+		if len(computed) > 0 {
+			return refuse(s.Name, "generated columns in primary keys: "+few(computed), "keys of columns that are stored as they are given", "another primary key: no stream can write these")
 		}
 		return good(s.Name, "on every table")
 	})

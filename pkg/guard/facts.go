@@ -56,10 +56,13 @@ type Side struct {
 	SchemaErr  error
 	// DefinerViews are views that run as the account that made them, by name.
 	DefinerViews map[string]string
-	XA           []string
-	XAErr        error
-	Piercing     []string
-	PierceErr    error
+	// Lost and Risky are what in the tables Vitess' stream changes, and may change: its own
+	// package says so.
+	Lost, Risky []string
+	XA          []string
+	XAErr       error
+	Piercing    []string
+	PierceErr   error
 	// StreamGrants and SourceGrants are by account: those that the stream connects as, and
 	// those that the other side replicates as.
 	StreamGrants, SourceGrants map[string]*legacy.Grants

@@ -61,6 +61,7 @@ var checks = []check{
 	{"P42", "case of table names", lowerCase},
 	{"P43", "disk space for the seed", diskSpace},
 	{"P44", "applier reports often", checkpointPeriod},
+	{"P46", "values that vreplication changes", changedValues},
 }
 
 // CloneID and CloneName are of what a seed by clone asks its donor besides.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -99,6 +100,7 @@ type fault struct {
 	facts      func(*Facts)
 	stream     string // to move it by, when it is not the one that PickStream picks
 	picks      string // what PickStream picks; empty: Vitess' own
+	picked     string // for what; empty: its name
 	want       string
 	says       string // in one of the findings
 	alsoOthers bool   // more may be said: the fault is a whole other server
@@ -144,7 +146,7 @@ func TestPreflight(t *testing.T) {
 			if c.picks == "" {
 				c.picks = state.VReplication
 			}
-			if picked, why := PickStream(facts); picked != c.picks || why == "" || picked == state.Binlog && !strings.Contains(why, "0123 side a has "+c.name) {
+			if picked, why := PickStream(facts); picked != c.picks || why == "" || picked == state.Binlog && !strings.Contains(why, "0123 side a has "+cmp.Or(c.picked, c.name)) {
 				t.Errorf("picked the stream %s (%s), expected %s", picked, why, c.picks)
 			}
 			if facts.Stream = c.stream; c.stream == "" {

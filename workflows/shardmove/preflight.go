@@ -8,6 +8,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/stream/vreplication"
 	"github.com/vifl/vifl/workflows/engine"
 )
 
@@ -51,6 +52,11 @@ func (m *Move) preflight(ctx context.Context, verb engine.Verb, want string) (*P
 	facts, err := guard.Gather(ctx, m.cfg, m.shard, m.cfg.Legacy.StreamAccount)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
+	}
+	for _, side := range facts.Sides {
+		if side.Schema != nil {
+			side.Lost, side.Risky = vreplication.Unfit(side.Schema)
+		}
 	}
 	why := "chosen by the operator"
 	if facts.Stream = want; want == "" {

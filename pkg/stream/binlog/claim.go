@@ -39,7 +39,7 @@ func (w *Worker) claim(ctx context.Context) (*claim, error) {
 	}
 	for {
 		c, err := w.tryClaim(ctx, token)
-		if c != nil || ctx.Err() != nil || errors.Is(err, stream.ErrAbsent) || errors.Is(err, stream.ErrOther) {
+		if c != nil || ctx.Err() != nil || errors.Is(err, stream.ErrAbsent) || errors.Is(err, stream.ErrOther) || errors.Is(err, stream.ErrWrongServer) {
 			return c, err
 		}
 		// An error of another kind may pass. There is no place to write it to; those who
@@ -66,6 +66,12 @@ func (w *Worker) tryClaim(ctx context.Context, token string) (*claim, error) {
 		return nil, w.stream.errorf("found id %d of server %s, database %q; expected server %s, database %q: %w", r.id, r.server, r.database, w.stream.source.Server, w.stream.database, stream.ErrOther)
 	case r.alive:
 		return nil, nil
+	}
+	// One whose address leads to another server must not take the stream from those that
+	// know better, and end it with an error of its own. A server that does not answer now is
+	// waited for as the owner.
+	if err := w.stream.verify(ctx); errors.Is(err, stream.ErrWrongServer) {
+		return nil, err
 	}
 	c := &claim{w: w, id: r.id, token: token}
 	taken := false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/stream"
 	"github.com/vifl/vifl/pkg/stream/transaction"
 )
 
@@ -146,4 +147,23 @@ func TestTakingOverWaitsForWhatIsBeingApplied(t *testing.T) {
 		}
 		successor.release(within(t, time.Minute))
 	}
+}
+
+// A command with the hosts of two shards swapped runs a worker too. It must not take the
+// stream, and end it because its own address is wrong.
+func TestAWorkerOfAnotherServerTakesNothing(t *testing.T) {
+	r := begun(t, options(), simple)
+	r.stop(nil)
+	wrong := source()
+	wrong.Target = tcp(world.target)
+	s := New(target, "vifl_0123", database, wrong)
+	if err := NewWorker(s, options()).Run(within(t, time.Minute)); !errors.Is(err, stream.ErrWrongServer) {
+		t.Errorf("found %v, expected that it is another server", err)
+	}
+	if st, err := r.stream.Status(within(t, time.Minute)); err != nil || st.State != stream.Running {
+		t.Errorf("status %+v, %v, expected running as before", st, err)
+	}
+	r.start()
+	do(t, world.legacy, "insert into "+database+".t values (1, 1, null)")
+	r.stopAtEnd()
 }

@@ -85,7 +85,8 @@ var (
 
 // Run does the work. While another worker has the stream it waits as its standby. It
 // returns nil when ctx ends, having released the stream so that the next worker need not
-// wait; and stream.ErrAbsent when there is no stream, or none any more.
+// wait; stream.ErrAbsent when there is no stream, or none any more; and stream.ErrWrongServer
+// when the source's address leads to another server: the stream is then left as it was.
 func (w *Worker) Run(ctx context.Context) error {
 	for {
 		c, err := w.claim(ctx)
