@@ -84,7 +84,7 @@ func canonical(c *schema.Column, k class, wide bool) (head []string, tail string
 		if !wide {
 			// A fresh array around the document makes the server write it anew: the size of the
 			// stored document itself also tells how it was updated in place.
-			kind = "CONCAT(" + kind + ",JSON_STORAGE_SIZE(JSON_ARRAY(" + name + ")))"
+			kind = "CONCAT(" + kind + ",JSON_STORAGE_SIZE(JSON_ARRAY(" + name + ")),'|'," + realsSQL(name) + ")"
 		}
 		head = append(head, null("_binary'N'", kind))
 		// The text of a document larger than max_allowed_packet is an empty string (MySQL 9.7),
@@ -98,6 +98,17 @@ func canonical(c *schema.Column, k class, wide bool) (head []string, tail string
 		return append(head, null("_binary'N'", "SHA2("+name+",256)")), ""
 	}
 	return append(head, null("_binary'N'", length)), null("_binary''", "CAST("+name+" AS BINARY)")
+}
+
+// realsSQL is a hash of which numbers inside a document are DOUBLE and which DECIMAL:
+// [12345.5] of either type has the same text and the same size. It costs several times the rest of the
+// hash, so it is computed only of documents whose text has digits around a point; all others
+// hold no DOUBLE that prints like a DECIMAL. The names are such that no column of the table
+// has them.
+func realsSQL(name string) string {
+	return "IF(REGEXP_LIKE(" + name + ",'[0-9][.][0-9]'),(SELECT HEX(BIT_XOR(UNHEX(SHA2(CONCAT(`vifl:at`,JSON_TYPE(`vifl:value`)),256))))" +
+		" FROM JSON_TABLE(JSON_EXTRACT(JSON_ARRAY(" + name + "),'$**[*]','$**.*'),'$[*]' COLUMNS(`vifl:at` FOR ORDINALITY,`vifl:value` JSON PATH '$')) `vifl:reals`" +
+		" WHERE JSON_TYPE(`vifl:value`) IN ('DOUBLE','DECIMAL')),'')"
 }
 
 // concat joins canonical parts to one binary string.

@@ -27,6 +27,7 @@ func TestEdges(t *testing.T) {
 	t.Run("more differences than are listed", func(t *testing.T) { testManyDifferences(t, s) })
 	t.Run("one instant for all", func(t *testing.T) { testInstant(t, s) })
 	t.Run("json types and deep documents", func(t *testing.T) { testDocuments(t, s) })
+	t.Run("decimals and doubles of one size in json", func(t *testing.T) { testJSONReals(t, s) })
 	t.Run("newest rows", func(t *testing.T) { testNewest(t, s) })
 }
 
@@ -365,4 +366,26 @@ func testDocuments(t *testing.T, s servers) {
 		"INSERT INTO t VALUES (4, CAST(CAST(1 AS UNSIGNED) AS JSON))", "INSERT INTO t VALUES (6, CONCAT(REPEAT('[', 99), REPEAT(']', 99)))"})
 	// One by one: a document of the greatest depth makes its chunk forgo the size.
 	want(t, s.compare(t, "docs", chunked(1)).Targets[0], "t 1 changed", "t 3 changed", "t 4 changed", "t 6 changed")
+}
+
+// testJSONReals: a DECIMAL of four bytes takes as much room inside a document as a DOUBLE,
+// and prints like it; so do two numbers whose types are swapped.
+func testJSONReals(t *testing.T, s servers) {
+	s.fresh(t, "reals")
+	s.both(t, "reals", "CREATE TABLE t (id INT PRIMARY KEY, `v` JSON, `vifl` JSON)")
+	var expected []string
+	id := 0
+	for _, number := range []string{"1.5", "-0.1", "169.09", "12.345", "1234.5", "12345.5", "1234567.5", "0.001", "123456.789", "99999999.99"} {
+		for _, form := range []string{"%s", "JSON_ARRAY(%s)", "JSON_OBJECT('a', JSON_ARRAY(1, JSON_OBJECT('b', %s)), 'u', '1.5')"} {
+			id++
+			// A bare 1.5 is a DECIMAL, 1.5e0 a DOUBLE.
+			script(t, s.a, "reals", []string{fmt.Sprintf("INSERT INTO t VALUES (%d, CAST("+form+" AS JSON), '[1.5]')", id, number)})
+			script(t, s.b, "reals", []string{fmt.Sprintf("INSERT INTO t VALUES (%d, CAST("+form+" AS JSON), '[1.5]')", id, number+"e0")})
+			expected = append(expected, fmt.Sprintf("t %d changed", id))
+		}
+	}
+	s.both(t, "reals", "INSERT INTO t VALUES (1000, JSON_ARRAY(1.5, 169.09e0, 169.09), '{\"a\": {\"b\": 1.5}}'), (1001, NULL, NULL)")
+	script(t, s.a, "reals", []string{"INSERT INTO t VALUES (1002, JSON_ARRAY(169.09, 169.09e0), NULL)"})
+	script(t, s.b, "reals", []string{"INSERT INTO t VALUES (1002, JSON_ARRAY(169.09e0, 169.09), NULL)"})
+	want(t, s.compare(t, "reals", Options{}).Targets[0], append(expected, "t 1002 changed")...)
 }
