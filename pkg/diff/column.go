@@ -11,7 +11,7 @@ type class int
 
 const (
 	plain    class = iota // a number or a date: its text is exact, holds no comma and is never "N"
-	real                  // FLOAT and DOUBLE: exact only as a DOUBLE (FLOAT prints six digits)
+	real                  // FLOAT and DOUBLE: exact only as a DOUBLE (FLOAT prints six digits) printed as JSON
 	number                // ENUM, SET, BIT: the stored number (two ENUM members can print alike)
 	text                  // bytes of any length in a character set
 	bytes                 // bytes of any length
@@ -45,8 +45,10 @@ func exactText(c *schema.Column, k class) string {
 	name := schema.Quote(c.Name)
 	switch k {
 	case real:
-		// +0 or *1 would turn -0 into 0; the cast keeps it, and prints all 17 digits.
-		return "CAST(" + name + " AS DOUBLE)"
+		// +0 or *1 would turn -0 into 0; the cast keeps it. MySQL prints a DOUBLE in at most 22
+		// characters, and then rounds -4.4772314892380536e-298 to fifteen digits; as JSON it
+		// prints all of them.
+		return "CAST(CAST(CAST(" + name + " AS DOUBLE) AS JSON) AS CHAR)"
 	case number:
 		// +0 is a DOUBLE for SET, which loses members beyond 53.
 		return "CAST(" + name + " AS UNSIGNED)"
