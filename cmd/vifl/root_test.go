@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vifl/vifl/pkg/diff"
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/workflows/shardmove"
@@ -33,7 +34,7 @@ func TestAVerbThatIsNotThereIsAFaultOfUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"nope"}, {"sync", "begin", "0123"}, {"config", "chek"}, {"shards", "ls"}, {"cert", "list", "0123"}, {"dev", "start"},
 		{"dev", "load", "verfy"}, {"config", "check", "x"}, {"shards", "list", "0123"}, {"diff"}, {"diff", "0123", "4567"}, {"diff", "0x7b"},
-		{"diff", "0123", "--yes"}, {"--output", "xml", "status", "0123"},
+		{"diff", "0123", "--yes"}, {"diff", "0123", "--max-rows", "0"}, {"diff", "0123", "--repair", "--explain", "users", "5"}, {"diff", "0123", "users", "5"}, {"diff", "0123", "--explain", "users"}, {"diff", "x", "--explain", "users", "5"}, {"--output", "xml", "status", "0123"},
 	} {
 		code, text := run(t, args...)
 		if code != exitUsage || text == "" {
@@ -144,6 +145,24 @@ func TestStatusAdvisesNoThawBehindThePointOfNoUndo(t *testing.T) {
 		printStatus(&out, &shardmove.Status{Document: &state.Shard{Attempt: &state.Attempt{Verb: "cutover", NoUndo: noUndo}}})
 		if !strings.Contains(out.String(), want) || noUndo && strings.Contains(out.String(), "thaw") {
 			t.Errorf("no undo %v: %s", noUndo, out.String())
+		}
+	}
+}
+
+// What is not listed, or has no statement, is said; text is told from NULL.
+func TestDiffHidesNothing(t *testing.T) {
+	r := &shardmove.DiffReport{
+		Shard: "0123 (legacy_0123)", Position: "binlog.000001:4", Different: 12, MaxRows: 1,
+		Targets:     []shardmove.DiffTarget{{Target: "tablet zone1-100", Different: 11, Listed: 1, ByTable: map[string]uint64{"users": 10, "files": 1}}, {Target: "0123 side b", Different: 1, Listed: 1, ByTable: map[string]uint64{"users": 1}}},
+		Differences: []shardmove.DiffEntry{{Target: "tablet zone1-100", Table: "users", Key: "5", Kind: "changed", Columns: []diff.ColumnDifference{{Column: "name", Source: &diff.Value{Null: true}, Target: &diff.Value{}}}}},
+		Repair:      []shardmove.DiffRepair{{Target: "tablet zone1-100", Statements: []string{"START TRANSACTION", "COMMIT"}, Unlisted: 10}, {Target: "0123 side b", Unlisted: 1, Problem: "drifted"}},
+	}
+	var out strings.Builder
+	printDiff(&out, "0123 (legacy_0123)", r)
+	for _, want := range []string{"users: changed key (5)", "name NULL -> ", "11 row(s) differ: files 1, users 10", "only 1 of them are listed, 10 are only counted (--max-rows 1)",
+		"-- 10 more differing row(s)", "START TRANSACTION;\nCOMMIT;\n", "-- 0123 side b: no statements: drifted", "nothing of this has been run"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, out.String())
 		}
 	}
 }

@@ -145,34 +145,6 @@ func (a *app) newSyncCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) newDiffCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "diff SHARD", Short: "compare legacy and landing at one instant; equal gives a certificate", Args: oneShard,
-		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
-			report, err := m.Diff(ctx)
-			if report != nil {
-				if perr := a.print(report, func(w io.Writer) { printDiff(w, m, report) }); perr != nil {
-					return errors.Join(err, perr)
-				}
-			}
-			return err
-		}),
-	}
-}
-
-func printDiff(w io.Writer, m *shardmove.Move, r *shardmove.DiffReport) {
-	fmt.Fprintf(w, "diff of %s at %s: writes blocked %.1f ms\n", m.Show(), r.Position, r.BlockedMillis)
-	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; side a against %d tablet(s) and side b\n", r.Tables, r.Rows, r.RowsPerSecond, len(r.Tablets))
-	for _, d := range r.Differences {
-		fmt.Fprintf(w, "  %s: %s: %s key (%s) %s\n", d.Target, d.Table, d.Kind, d.Key, d.Columns)
-	}
-	if r.Equal {
-		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
-		return
-	}
-	fmt.Fprintf(w, "%d row(s) differ; no certificate\n", r.Different)
-}
-
 func switchFlags(cmd *cobra.Command, o *shardmove.CutoverOptions) {
 	cmd.Flags().DurationVar(&o.MaxAge, "max-age", 0, "accept a certificate up to this old (default limits.max_age)")
 	cmd.Flags().DurationVar(&o.MaxLag, "max-lag", 0, "accept a stream lag up to this (default limits.max_lag)")

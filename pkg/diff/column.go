@@ -11,7 +11,7 @@ type class int
 
 const (
 	plain    class = iota // a number or a date: its text is exact, holds no comma and is never "N"
-	real                  // FLOAT and DOUBLE: exact only as a DOUBLE (FLOAT prints six digits)
+	real                  // FLOAT and DOUBLE: exact only as a DOUBLE (FLOAT prints six digits) printed as JSON
 	number                // ENUM, SET, BIT: the stored number (two ENUM members can print alike)
 	text                  // bytes of any length in a character set
 	bytes                 // bytes of any length
@@ -45,8 +45,10 @@ func exactText(c *schema.Column, k class) string {
 	name := schema.Quote(c.Name)
 	switch k {
 	case real:
-		// +0 or *1 would turn -0 into 0; the cast keeps it, and prints all 17 digits.
-		return "CAST(" + name + " AS DOUBLE)"
+		// +0 or *1 would turn -0 into 0; the cast keeps it. MySQL prints a DOUBLE in at most 22
+		// characters, and then rounds -4.4772314892380536e-298 to fifteen digits; as JSON it
+		// prints all of them.
+		return "CAST(CAST(CAST(" + name + " AS DOUBLE) AS JSON) AS CHAR)"
 	case number:
 		// +0 is a DOUBLE for SET, which loses members beyond 53.
 		return "CAST(" + name + " AS UNSIGNED)"
@@ -84,7 +86,7 @@ func canonical(c *schema.Column, k class, wide bool) (head []string, tail string
 		if !wide {
 			// A fresh array around the document makes the server write it anew: the size of the
 			// stored document itself also tells how it was updated in place.
-			kind = "CONCAT(" + kind + ",JSON_STORAGE_SIZE(JSON_ARRAY(" + name + ")))"
+			kind = "CONCAT(" + kind + ",JSON_STORAGE_SIZE(JSON_ARRAY(" + name + ")),'|'," + realsSQL(name) + ")"
 		}
 		head = append(head, null("_binary'N'", kind))
 		// The text of a document larger than max_allowed_packet is an empty string (MySQL 9.7),
@@ -98,6 +100,17 @@ func canonical(c *schema.Column, k class, wide bool) (head []string, tail string
 		return append(head, null("_binary'N'", "SHA2("+name+",256)")), ""
 	}
 	return append(head, null("_binary'N'", length)), null("_binary''", "CAST("+name+" AS BINARY)")
+}
+
+// realsSQL is a hash of which numbers inside a document are DOUBLE and which DECIMAL:
+// [12345.5] of either type has the same text and the same size. It costs several times the rest of the
+// hash, so it is computed only of documents whose text has digits around a point; all others
+// hold no DOUBLE that prints like a DECIMAL. The names are such that no column of the table
+// has them.
+func realsSQL(name string) string {
+	return "IF(REGEXP_LIKE(" + name + ",'[0-9][.][0-9]'),(SELECT HEX(BIT_XOR(UNHEX(SHA2(CONCAT(`vifl:at`,JSON_TYPE(`vifl:value`)),256))))" +
+		" FROM JSON_TABLE(JSON_EXTRACT(JSON_ARRAY(" + name + "),'$**[*]','$**.*'),'$[*]' COLUMNS(`vifl:at` FOR ORDINALITY,`vifl:value` JSON PATH '$')) `vifl:reals`" +
+		" WHERE JSON_TYPE(`vifl:value`) IN ('DOUBLE','DECIMAL')),'')"
 }
 
 // concat joins canonical parts to one binary string.

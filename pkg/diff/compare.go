@@ -25,8 +25,8 @@ type Options struct {
 	// for a cancel to be felt, long enough that the statements' own cost vanishes. Default
 	// half a second.
 	ChunkTime time.Duration
-	// MaxListed bounds the listed differences of each target; more are counted only.
-	// Default 10,000.
+	// MaxListed bounds the listed differences of each target; more are counted only. It
+	// bounds memory too: a listed row holds its shortened values. Default 10,000.
 	MaxListed int
 }
 
@@ -263,11 +263,11 @@ func (e *engine) record(target int, d Difference) {
 	}
 }
 
-// nameColumns reports whether to look for the columns of one more changed row.
-func (e *engine) nameColumns(target int) bool {
+// room is how many more differences of a target will be listed.
+func (e *engine) room(target int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.found[target].differing < columnsFor
+	return max(0, e.o.MaxListed-len(e.found[target].differences))
 }
 
 func (e *engine) report() *Report {

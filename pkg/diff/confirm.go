@@ -1,12 +1,6 @@
 package diff
 
-import (
-	"context"
-	"slices"
-)
-
-// columnsFor is for how many changed rows of a target the differing columns are named.
-const columnsFor = 100
+import "context"
 
 // pairs matches the rows of a range by their exact keys.
 func pairs(l leafRange) (changed, onlySource, onlyTarget []row) {
@@ -82,48 +76,53 @@ func (e *engine) confirm(ctx context.Context, w *worker, t *table, target int, l
 		}
 		onlySource, onlyTarget = missing, extra
 	}
-	for _, s := range changed {
-		d := Difference{Table: t.Name, Key: s.show, Kind: Changed}
-		if e.nameColumns(target) {
-			var err error
-			if d.Columns, err = changedColumns(ctx, w, t, target, s.key); err != nil {
-				return err
-			}
+	found := make([]Difference, 0, len(changed)+len(onlySource)+len(onlyTarget))
+	for _, part := range []struct {
+		kind Kind
+		rows []row
+	}{{Changed, changed}, {Missing, onlySource}, {Extra, onlyTarget}} {
+		for _, r := range part.rows {
+			found = append(found, Difference{Table: t.Name, Key: r.show, Kind: part.kind, key: r.key})
 		}
+	}
+	if err := e.readValues(ctx, w, t, target, found); err != nil {
+		return err
+	}
+	for _, d := range found {
 		e.record(target, d)
-	}
-	for _, s := range onlySource {
-		e.record(target, Difference{Table: t.Name, Key: s.show, Kind: Missing})
-	}
-	for _, o := range onlyTarget {
-		e.record(target, Difference{Table: t.Name, Key: o.show, Kind: Extra})
 	}
 	return nil
 }
 
-// changedColumns names the columns that differ in a row.
-func changedColumns(ctx context.Context, w *worker, t *table, target int, key keyValue) ([]string, error) {
-	a, err := w.source.columns(ctx, t, key)
-	if err != nil {
-		return nil, ignoreTooLarge(err)
-	}
-	b, err := w.targets[target].columns(ctx, t, key)
-	if err = ignoreTooLarge(err); err != nil || len(a) != len(t.Columns) || len(b) != len(a) || slices.Equal(a, b) {
-		return nil, err
-	}
-	var out []string
-	for i := range a {
-		if a[i] != b[i] {
-			out = append(out, t.Columns[i].Name)
+// readValues fills in the columns of those differences that will still be listed.
+func (e *engine) readValues(ctx context.Context, w *worker, t *table, target int, found []Difference) error {
+	listed := found[:min(len(found), e.room(target))]
+	var onSource, onTarget []keyValue
+	for _, d := range listed {
+		if d.Kind != Extra {
+			onSource = append(onSource, d.key)
+		}
+		if d.Kind != Missing {
+			onTarget = append(onTarget, d.key)
 		}
 	}
-	return out, nil
-}
-
-// ignoreTooLarge: names of columns are a help, not the finding.
-func ignoreTooLarge(err error) error {
-	if tooLarge(err) {
-		return nil
+	source, err := w.source.cells(ctx, t, onSource, false)
+	if err != nil {
+		return err
 	}
-	return err
+	other, err := w.targets[target].cells(ctx, t, onTarget, false)
+	if err != nil {
+		return err
+	}
+	for i := range listed {
+		var a, b []cell
+		if listed[i].Kind != Extra {
+			a, source = source[0], source[1:]
+		}
+		if listed[i].Kind != Missing {
+			b, other = other[0], other[1:]
+		}
+		listed[i].Columns = t.columnDifferences(a, b)
+	}
+	return nil
 }

@@ -9,9 +9,9 @@
 // The same row means the same stored value in every column, invisible and generated ones
 // included: text by bytes (collation aside), all digits of FLOAT and DOUBLE and the sign of
 // zero, microseconds, TIMESTAMP as an instant, ENUM and SET by number, geometry with its
-// SRID, JSON by text, type and size (which tells a decimal or a date inside a document from
-// a double or a string of the same text; a signed from an unsigned integer of the same
-// value is told at the top of a document only).
+// SRID, JSON by text, type, size (which tells a date inside a document from a string of the
+// same text) and the types of the non-integers inside; a signed from an unsigned integer of
+// the same value is told at the top of a document only. docs/diff.md goes type by type.
 //
 // A chunk's checksum is the number of its rows and the XOR of the 256-bit SHA-2 of each
 // row. The XOR alone would not see a row that is there twice; rows are distinct, because

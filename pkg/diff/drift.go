@@ -231,9 +231,11 @@ func readPart(ctx context.Context, w *worker, part []*suspect, wide bool) error 
 }
 
 // recordDrift records what is left. A row whose key is spelled differently on the sides was
-// suspected under both spellings, and is recorded under a's.
+// suspected under both spellings, and is recorded under a's. The values shown are those of a
+// later reading; of a row that is written meanwhile they may be newer than what differed.
 func (e *engine) recordDrift(ctx context.Context, left []*suspect) error {
 	seen := map[string]bool{}
+	found, tables := map[*table][]Difference{}, []*table{}
 	for _, s := range left {
 		d := Difference{Table: s.t.Name}
 		var r *row
@@ -252,14 +254,19 @@ func (e *engine) recordDrift(ctx context.Context, left []*suspect) error {
 			continue
 		}
 		seen[id] = true
-		d.Key = r.show
-		if d.Kind == Changed && e.nameColumns(0) {
-			var err error
-			if d.Columns, err = changedColumns(ctx, e.workers[0], s.t, 0, r.key); err != nil {
-				return err
-			}
+		d.Key, d.key = r.show, r.key
+		if found[s.t] == nil {
+			tables = append(tables, s.t)
 		}
-		e.record(0, d)
+		found[s.t] = append(found[s.t], d)
+	}
+	for _, t := range tables {
+		if err := e.readValues(ctx, e.workers[0], t, 0, found[t]); err != nil {
+			return err
+		}
+		for _, d := range found[t] {
+			e.record(0, d)
+		}
 	}
 	return nil
 }

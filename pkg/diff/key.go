@@ -3,6 +3,7 @@ package diff
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -90,15 +91,31 @@ func (k *keyColumn) literal(v string) string {
 	return v
 }
 
-// show makes a value fit for people: a column of bytes, and text that is not printable, as hex.
-func (k *keyColumn) show(v string) string {
-	if k.class == bytes {
-		return "0x" + strings.ToUpper(hex.EncodeToString([]byte(v)))
+// show makes a value fit for people, in a form that tells all values apart and that
+// parsePart reads back: display is the value's text, of those columns that have one.
+func (k *keyColumn) show(exact, display string) string {
+	switch {
+	case k.class == bytes:
+		return "0x" + strings.ToUpper(hex.EncodeToString([]byte(exact)))
+	case k.class == number && k.column.Type != "bit":
+		if display == "" { // the mark of a refused value, the empty set, or a member ''
+			return "#" + exact
+		}
+	case k.class == real:
+		return strings.TrimSuffix(exact, ".0") // JSON's mark of a DOUBLE
+	case k.class != text:
+		return exact
 	}
-	if !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Sprintf("%q", v)
+	if ambiguous(display) {
+		return strconv.Quote(display)
 	}
-	return v
+	return display
+}
+
+// ambiguous reports text that does not read back as itself among the parts of a key.
+func ambiguous(s string) bool {
+	return s == "" || s != strings.TrimSpace(s) || strings.ContainsAny(s, "\"',\\`") || strings.HasPrefix(s, "0x") || s[0] == '#' ||
+		!utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // ops are the comparisons "later than" and "not later than" in the key's order.

@@ -153,12 +153,12 @@ func (t *table) scan(v []sql.RawBytes) (row, error) {
 	out.show = make([]string, n)
 	next := n
 	for i := range t.key {
-		value := out.key[i]
+		display := ""
 		if t.key[i].display != "" {
-			value = string(v[next])
+			display = string(v[next])
 			next++
 		}
-		out.show[i] = t.key[i].show(value)
+		out.show[i] = t.key[i].show(out.key[i], display)
 	}
 	h := v[next]
 	if len(h) != len(out.hash) {
@@ -220,21 +220,6 @@ func (r *reader) bound(ctx context.Context, t *table, lo, hi keyValue, n int) (k
 	}
 	if err != nil {
 		return nil, r.fail(t, "find the end of a chunk", err)
-	}
-	return out, nil
-}
-
-// columns reads a hash per column of one row, nil when the row is not there.
-func (r *reader) columns(ctx context.Context, t *table, key keyValue) ([]string, error) {
-	var out []string
-	err := r.each(ctx, t.columnsSQL(r.database, key), func(v []sql.RawBytes) error {
-		for _, c := range v {
-			out = append(out, string(c))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, r.fail(t, "read a row's columns", err)
 	}
 	return out, nil
 }

@@ -19,21 +19,31 @@ const (
 // Difference is one row that is not the same.
 type Difference struct {
 	Table string `json:"table"`
-	// Key holds the primary key's columns in key order, for people: text as text, binary
-	// values as 0x and hex digits. Of a row whose key is spelled differently on the two
-	// sides (equal under the collation), it is the source's spelling.
+	// Key holds the primary key's columns in key order, for people: numbers and dates bare,
+	// text bare or, where that would be ambiguous, quoted as in Go, binary values as 0x and
+	// hex digits, ENUM and SET by name, or as #NUMBER where the name is empty. Joined by ", "
+	// it is what Explain takes. Of a row whose key is spelled differently on the two sides
+	// (equal under the collation), it is the source's spelling.
 	Key  []string `json:"key"`
 	Kind Kind     `json:"kind"`
-	// Columns are those that differ in a changed row. Filled in for the first of the
-	// listed differences only (columnsFor), where it costs two look-ups.
-	Columns []string `json:"columns,omitempty"`
+	// Columns are those that differ, or all of a row that one side only has.
+	Columns []ColumnDifference `json:"columns,omitempty"`
+
+	key keyValue // exact
 }
 
-// String is one line for an operator.
+// KeyText is the key as one text, in the form that Explain takes.
+func (d Difference) KeyText() string { return strings.Join(d.Key, ", ") }
+
+// String is one line for an operator, without values.
 func (d Difference) String() string {
-	s := fmt.Sprintf("%s (%s) %s", d.Table, strings.Join(d.Key, ", "), d.Kind)
-	if len(d.Columns) > 0 {
-		s += " in " + strings.Join(d.Columns, ", ")
+	s := fmt.Sprintf("%s (%s) %s", d.Table, d.KeyText(), d.Kind)
+	if len(d.Columns) > 0 && d.Kind == Changed {
+		names := make([]string, len(d.Columns))
+		for i, c := range d.Columns {
+			names[i] = c.Column
+		}
+		s += " in " + strings.Join(names, ", ")
 	}
 	return s
 }

@@ -109,19 +109,3 @@ func (t *table) lookupSQL(database string, keys []keyValue, wide bool) string {
 	}
 	return strings.Join(parts, " UNION ALL ")
 }
-
-// columnsSQL reads a hash of each column of one row.
-func (t *table) columnsSQL(database string, key keyValue) string {
-	parts := make([]string, len(t.Columns))
-	for i := range t.Columns {
-		c := &t.Columns[i]
-		k, _ := classOf(c) // known since newTable
-		head, _ := canonical(c, k, true)
-		if k == document {
-			more, _ := canonical(c, k, false)
-			head = append(head, more[0])
-		}
-		parts[i] = "SHA2(" + concat(head, nil) + ",256)"
-	}
-	return "SELECT " + strings.Join(parts, ",") + t.from(database) + is(t.key, key)
-}

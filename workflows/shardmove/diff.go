@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/vifl/vifl/pkg/diff"
@@ -30,23 +29,69 @@ type DiffReport struct {
 	Seconds       float64  `json:"seconds"`
 	Tablets       []string `json:"tablets"`
 	// Different counts the differing rows of all tablets and of side b.
-	Different   uint64      `json:"different"`
-	Differences []DiffEntry `json:"differences,omitempty"`
-	Digest      string      `json:"certificate,omitempty"`
+	Different uint64 `json:"different"`
+	// Targets says of each tablet and of side b how many rows differ and how many are listed.
+	Targets     []DiffTarget `json:"targets"`
+	Differences []DiffEntry  `json:"differences,omitempty"`
+	// Repair is there when it was asked for and rows differ: one entry for each target with
+	// differences.
+	Repair []DiffRepair `json:"repair,omitempty"`
+	// MaxRows is the most rows that are listed of each target; more are only counted.
+	MaxRows int    `json:"max_rows"`
+	Digest  string `json:"certificate,omitempty"`
+}
+
+// DiffTarget is how one tablet, or side b, compares with side a.
+type DiffTarget struct {
+	Target string `json:"target"`
+	// Different counts all differing rows, Listed those among the report's differences.
+	Different uint64 `json:"different"`
+	Listed    uint64 `json:"listed"`
+	// ByTable counts all differing rows of each table that has some.
+	ByTable map[string]uint64 `json:"by_table,omitempty"`
 }
 
 // DiffEntry is one differing row.
 type DiffEntry struct {
-	Target  string `json:"target"` // a tablet, or side b
-	Table   string `json:"table"`
-	Key     string `json:"key"`
-	Kind    string `json:"kind"`
-	Columns string `json:"columns,omitempty"`
+	Target string `json:"target"` // a tablet, or side b
+	Table  string `json:"table"`
+	Key    string `json:"key"`  // in the form that Explain takes
+	Kind   string `json:"kind"` // missing: on side a only; extra: on the target only; changed
+	// Columns are those that differ, with side a's value (source) and the target's; of a
+	// missing or extra row all, with the one value.
+	Columns []diff.ColumnDifference `json:"columns"`
 }
+
+// DiffRepair is what would make one target equal to side a. Nothing of it has been run.
+type DiffRepair struct {
+	Target string `json:"target"`
+	// Statements are whole but for their semicolons, and are to be run in order on one
+	// connection with the landing's database. Values are those of the cut.
+	Statements []string `json:"statements,omitempty"`
+	// Unlisted counts differing rows that have no statement because they are not listed.
+	Unlisted uint64 `json:"unlisted,omitempty"`
+	// Problem says why there are no statements.
+	Problem string `json:"problem,omitempty"`
+}
+
+// DiffOptions say what a diff reports.
+type DiffOptions struct {
+	// MaxRows bounds the listed rows of each target; 0 is DefaultMaxRows.
+	MaxRows int
+	// Repair asks for the statements that would make the landing equal to side a.
+	Repair bool
+}
+
+// DefaultMaxRows is how many differing rows of each target are listed. More help nobody, and
+// each takes up to some kilobytes of memory.
+const DefaultMaxRows = 10_000
 
 // Diff compares side a with every tablet of the landing at one cut, and with side b. When
 // nothing differs it writes a certificate.
-func (m *Move) Diff(ctx context.Context) (*DiffReport, error) {
+func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
+	if o.MaxRows <= 0 {
+		o.MaxRows = DefaultMaxRows
+	}
 	var report *DiffReport
 	err := m.locked(ctx, engine.Diff, func(ctx context.Context, lease *state.Lease) (string, error) {
 		// Whatever comes of this one, an older certificate must not outlive a newer look.
@@ -59,7 +104,7 @@ func (m *Move) Diff(ctx context.Context) (*DiffReport, error) {
 			return "", err
 		}
 		var err error
-		report, err = m.diff(ctx, lease)
+		report, err = m.diff(ctx, lease, o)
 		if err != nil {
 			return "", err
 		}
@@ -71,7 +116,7 @@ func (m *Move) Diff(ctx context.Context) (*DiffReport, error) {
 	return report, err
 }
 
-func (m *Move) diff(ctx context.Context, lease *state.Lease) (*DiffReport, error) {
+func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*DiffReport, error) {
 	doc := lease.Doc()
 	if err := m.sameSource(ctx, &doc); err != nil {
 		return nil, err
@@ -122,15 +167,19 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease) (*DiffReport, error
 		return nil, err
 	}
 	source := diff.Side{Name: a.Name(), Database: m.shard.Database, Conns: cut.Snapshots}
-	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{}, m.showDiff("diff of the landing"))
+	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{MaxListed: o.MaxRows}, m.showDiff("diff of the landing"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
 	}
-	drift, err := m.drift(ctx, a, b, tables)
+	drift, err := m.drift(ctx, a, b, tables, o)
 	if err != nil {
 		return nil, err
 	}
 	report := m.diffReport(cut, tablets, result, drift, time.Since(start))
+	report.MaxRows = o.MaxRows
+	if o.Repair && !report.Equal {
+		report.Repair = repairs(ctx, source, tables, tablets, result, drift)
+	}
 	m.pause(engine.Diff, "compared")
 	if !report.Equal {
 		return report, nil
@@ -311,7 +360,7 @@ func snapshot(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // drift compares side b with side a while both take writes: rows that differ are read again
 // after each side has applied the other's later writes, and what still differs is drift.
-func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema) (*diff.Report, error) {
+func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o DiffOptions) (*diff.Report, error) {
 	settle := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
 		defer cancel()
@@ -320,7 +369,7 @@ func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Sc
 	report, err := diff.Drift(ctx,
 		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
 		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
-		tables, m.cfg.Limits.DiffParallelism, diff.Options{}, settle, m.showDiff("diff of side b"))
+		tables, m.cfg.Limits.DiffParallelism, diff.Options{MaxListed: o.MaxRows}, settle, m.showDiff("diff of side b"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}
@@ -363,10 +412,39 @@ func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *d
 	}
 	for _, part := range []*diff.Report{result, drift} {
 		for _, target := range part.Targets {
+			r.Targets = append(r.Targets, DiffTarget{Target: target.Name, Different: target.Differing, Listed: uint64(len(target.Differences)), ByTable: target.ByTable})
 			for _, d := range target.Differences {
-				r.Differences = append(r.Differences, DiffEntry{Target: target.Name, Table: d.Table, Key: strings.Join(d.Key, ", "), Kind: string(d.Kind), Columns: strings.Join(d.Columns, ", ")})
+				r.Differences = append(r.Differences, DiffEntry{Target: target.Name, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Columns: d.Columns})
 			}
 		}
 	}
 	return r
+}
+
+// repairs writes the statements for the landing's primary. Its replicas follow it, so one
+// that differs by itself cannot be repaired by statements; and of two sides that drifted it
+// is not for vifl to say which is right.
+func repairs(ctx context.Context, source diff.Side, tables *schema.Schema, tablets openTablets, result, drift *diff.Report) []DiffRepair {
+	var out []DiffRepair
+	for i := range result.Targets {
+		t := &result.Targets[i]
+		if t.Differing == 0 {
+			continue
+		}
+		r := DiffRepair{Target: t.Name, Unlisted: t.Differing - uint64(len(t.Differences))}
+		if t.Name != "tablet "+tablets.primary().Alias {
+			r.Problem = "not the primary: it follows the primary's repair; if it differs by itself, let it restore from the backup again"
+		} else if statements, err := diff.Repair(ctx, source, tables, t); err != nil {
+			r.Problem = err.Error()
+		} else {
+			r.Statements = statements
+		}
+		out = append(out, r)
+	}
+	for _, t := range drift.Targets {
+		if t.Differing > 0 {
+			out = append(out, DiffRepair{Target: t.Name, Unlisted: t.Differing, Problem: "the sides of the legacy drifted apart: decide row by row which side is right, and change the other there"})
+		}
+	}
+	return out
 }
