@@ -179,16 +179,18 @@ func (a *applier) apply(ctx context.Context, j *job) (saved bool, err error) {
 			}
 		}
 	}
-	lanes := [][]*unit{n.units(1)[0]}
+	units := n.units()
+	lanes := 1
 	if n.rows > smallBatch || j.again {
-		lanes = n.units(a.c.w.o.Connections)
+		lanes = min(len(units), a.c.w.o.Connections)
 	}
-	if len(lanes) == 1 {
+	work := queued(units)
+	if lanes <= 1 {
 		return true, a.transact(ctx, 0, func(ctx context.Context, s *session) error {
 			if err := a.c.save(ctx, s.conn, j.after); err != nil {
 				return err
 			}
-			return a.write(ctx, s, lanes[0], j.again)
+			return a.write(ctx, s, work, j.again)
 		})
 	}
 	db, err := a.c.w.stream.db(ctx)
@@ -198,14 +200,14 @@ func (a *applier) apply(ctx context.Context, j *job) (saved bool, err error) {
 	if err := a.c.save(ctx, db, j.before); err != nil {
 		return false, err
 	}
-	for i := range lanes { // opened before, since they share the list
+	for i := range lanes { // opened before, since they share the list of sessions
 		if _, err := a.session(ctx, i); err != nil {
 			return false, err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	errs := make([]error, len(lanes))
+	errs := make([]error, lanes)
 	var wg sync.WaitGroup
 	for i := range lanes {
 		wg.Go(func() {
@@ -213,7 +215,7 @@ func (a *applier) apply(ctx context.Context, j *job) (saved bool, err error) {
 				if err := a.c.fence(ctx, s.conn, "FOR SHARE"); err != nil {
 					return err
 				}
-				return a.write(ctx, s, lanes[i], j.again)
+				return a.write(ctx, s, work, j.again)
 			})
 			if errs[i] != nil {
 				cancel()
@@ -247,53 +249,40 @@ func asFinal(err error) error {
 	return final("%v", err)
 }
 
-// units cuts the batch into what up to lanes connections write; at least one, which may
-// have nothing to do.
-func (n *net) units(lanes int) [][]*unit {
-	var all []*unit
+// units cuts the batch into pieces, each of which one connection writes wholly. Whichever
+// connection is free takes the next one, so that none waits long for the others at the end.
+func (n *net) units() []*unit {
+	var whole, pieces []*unit
 	for _, t := range n.tables {
-		parts := 1
-		if t.plan.split() && len(t.rows) > smallBatch {
-			parts = lanes
+		if len(t.rows) == 0 {
+			continue
 		}
-		// Rows that came one after the other stay together: their keys are often neighbours,
-		// and two connections would want the same page.
-		units := make([]*unit, parts)
-		for i := range units {
-			units[i] = &unit{plan: t.plan}
+		if t.plan.split() {
+			t.sort()
 		}
 		counter, image := t.swallowed()
-		for i, r := range t.rows {
-			u := units[i*parts/len(t.rows)]
+		u := &unit{plan: t.plan}
+		first := len(pieces)
+		for _, r := range t.rows {
+			if t.plan.split() && (len(u.rows) >= rowsAtMost || u.bytes >= statementAtMost) {
+				pieces = append(pieces, u)
+				u = &unit{plan: t.plan}
+			}
 			u.rows = append(u.rows, r)
 			u.bytes += r.bytes + 64
 			if r == counter {
 				u.counter, u.counterRow = r, image
 			}
 		}
-		all = append(all, units...)
+		if len(pieces) > first {
+			pieces = append(pieces, u)
+		} else {
+			whole = append(whole, u)
+		}
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].bytes > all[j].bytes })
-	out := make([][]*unit, 1, lanes)
-	load := make([]int, 1, lanes)
-	for _, u := range all {
-		if len(u.rows) == 0 {
-			continue
-		}
-		least := 0
-		for i := range load {
-			if load[i] < load[least] {
-				least = i
-			}
-		}
-		if load[least] > 0 && len(out) < lanes {
-			out, load = append(out, nil), append(load, 0)
-			least = len(out) - 1
-		}
-		out[least] = append(out[least], u)
-		load[least] += u.bytes
-	}
-	return out
+	// What takes longest comes first. The pieces of a table stay in the order of their keys.
+	sort.SliceStable(whole, func(i, j int) bool { return whole[i].bytes > whole[j].bytes })
+	return append(whole, pieces...)
 }
 
 // transact runs f in a transaction of the n-th connection.
@@ -314,11 +303,22 @@ func (a *applier) transact(ctx context.Context, n int, f func(context.Context, *
 	return nil
 }
 
-func (a *applier) write(ctx context.Context, s *session, units []*unit, again bool) error {
+// queued lets several connections take units from one list.
+func queued(units []*unit) <-chan *unit {
+	work := make(chan *unit, len(units))
 	for _, u := range units {
+		work <- u
+	}
+	close(work)
+	return work
+}
+
+// write writes units until there are no more.
+func (a *applier) write(ctx context.Context, s *session, units <-chan *unit, again bool) error {
+	for u := range units {
 		rows := rowsAtMost
 		if a.careful {
-			rows = max(1, warningsAtMost/len(u.plan.written))
+			rows = min(rows, max(1, warningsAtMost/len(u.plan.written)))
 		}
 		err := u.write(again, s.limit, rows, func(query string, images []transaction.Image) (int64, error) {
 			res, err := s.conn.ExecContext(ctx, query)

@@ -28,7 +28,7 @@ func (a *applier) large(ctx context.Context, next func(context.Context) (*transa
 					return asFinal(err)
 				}
 			}
-			if err := a.write(ctx, s, n.units(1)[0], false); err != nil {
+			if err := a.write(ctx, s, queued(n.units()), false); err != nil {
 				return err
 			}
 			if !p.Last {

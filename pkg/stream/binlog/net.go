@@ -1,8 +1,11 @@
 package binlog
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/vifl/vifl/pkg/schema"
@@ -40,7 +43,12 @@ type net struct {
 	rows   int
 	plan   func(*schema.Table) (*plan, error)
 	key    []byte
+	// room is memory for the next rows: many at once cost less than each by itself.
+	room []netRow
 }
+
+// roomForRows is of how many rows the memory is made at once.
+const roomForRows = 64
 
 func newNet(plan func(*schema.Table) (*plan, error)) *net {
 	return &net{by: map[*schema.Table]*netTable{}, plan: plan}
@@ -101,11 +109,49 @@ func (n *net) row(t *netTable, image transaction.Image, born bool) (*netRow, err
 	if r := t.by[string(n.key)]; r != nil {
 		return r, nil
 	}
-	r := &netRow{id: image, born: born}
+	if len(n.room) == 0 {
+		n.room = make([]netRow, roomForRows)
+	}
+	r := &n.room[0]
+	n.room = n.room[1:]
+	*r = netRow{id: image, born: born}
 	t.by[string(n.key)] = r
 	t.rows = append(t.rows, r)
 	n.rows++
 	return r, nil
+}
+
+// sort puts the rows in the order of their keys, which are numbers. Several writers of the
+// source mix theirs: in the order in which they came, connections would want the same pages
+// at a time, and split them in the middle.
+func (t *netTable) sort() {
+	slices.SortFunc(t.rows, func(a, b *netRow) int {
+		for _, i := range t.plan.key {
+			if c := compareIntegers(a.id[i], b.id[i]); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+}
+
+// compareIntegers compares literals as the numbers that they are.
+func compareIntegers(a, b []byte) int {
+	negative := a[0] == '-'
+	if negative != (b[0] == '-') {
+		if negative {
+			return -1
+		}
+		return 1
+	}
+	c := cmp.Compare(len(a), len(b))
+	if c == 0 {
+		c = bytes.Compare(a, b)
+	}
+	if negative {
+		return -c
+	}
+	return c
 }
 
 // count notes the greatest value of the AUTO_INCREMENT column, and whose it is.

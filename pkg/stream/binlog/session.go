@@ -19,7 +19,7 @@ const (
 	// lockWait bounds the wait for a lock that somebody else on the target holds.
 	lockWait = 10 * time.Second
 	// statementAtMost bounds a statement's bytes, unless a single row has more.
-	statementAtMost = 1 << 20
+	statementAtMost = 128 << 10
 )
 
 // session is a connection that applies.

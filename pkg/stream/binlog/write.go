@@ -1,15 +1,15 @@
 package binlog
 
 import (
-	"bytes"
-
 	"github.com/vifl/vifl/pkg/stream/transaction"
 )
 
 const (
-	// keysAtMost and rowsAtMost bound a statement beside its bytes.
+	// keysAtMost and rowsAtMost bound a statement beside its bytes. The server makes an
+	// object of each value before it stores the first: those of more rows are not in its
+	// processor's cache any more when it comes to them.
 	keysAtMost = 1000
-	rowsAtMost = 2000
+	rowsAtMost = 500
 )
 
 // unit is some rows of one table that one connection writes.
@@ -24,7 +24,7 @@ type unit struct {
 
 // statement collects values up to a statement's bounds.
 type statement struct {
-	buf         bytes.Buffer
+	buf         []byte
 	head, tail  string
 	between     string
 	values      int
@@ -40,19 +40,19 @@ type statement struct {
 // INSERT or REPLACE.
 type execute func(query string, images []transaction.Image) (rows int64, err error)
 
-func (s *statement) add(size int, value func(*bytes.Buffer)) error {
-	if s.values > 0 && (s.values >= s.most || s.buf.Len()+size+len(s.tail) > s.limit) {
+// begin makes the statement ready for a value of that size, to be appended to buf.
+func (s *statement) begin(size int) error {
+	if s.values > 0 && (s.values >= s.most || len(s.buf)+size+len(s.tail) > s.limit) {
 		if err := s.flush(); err != nil {
 			return err
 		}
 	}
 	if s.values == 0 {
-		s.buf.WriteString(s.head)
+		s.buf = append(s.buf, s.head...)
 	} else {
-		s.buf.WriteString(s.between)
+		s.buf = append(s.buf, s.between...)
 	}
 	s.values++
-	value(&s.buf)
 	return nil
 }
 
@@ -60,12 +60,12 @@ func (s *statement) flush() error {
 	if s.values == 0 {
 		return nil
 	}
-	s.buf.WriteString(s.tail)
-	rows, err := s.exec(s.buf.String(), s.images)
+	s.buf = append(s.buf, s.tail...)
+	rows, err := s.exec(string(s.buf), s.images)
 	if missing := int64(s.values) - rows; err == nil && missing != 0 && s.missed != nil {
 		err = s.missed(missing)
 	}
-	s.buf.Reset()
+	s.buf = s.buf[:0]
 	s.images = s.images[:0]
 	s.values = 0
 	return err
@@ -157,29 +157,33 @@ func (p *plan) addKey(s *statement, image transaction.Image) error {
 	for _, name := range p.names {
 		size += len(name) + len(" AND ")
 	}
-	return s.add(size, func(b *bytes.Buffer) {
-		if len(p.key) > 1 {
-			b.WriteByte('(')
+	if err := s.begin(size); err != nil {
+		return err
+	}
+	b := s.buf
+	if len(p.key) > 1 {
+		b = append(b, '(')
+	}
+	for n, i := range p.key {
+		switch {
+		case n > 0 && p.names != nil:
+			b = append(b, " AND "...)
+		case n > 0:
+			b = append(b, ',')
 		}
-		for n, i := range p.key {
-			switch {
-			case n > 0 && p.names != nil:
-				b.WriteString(" AND ")
-			case n > 0:
-				b.WriteByte(',')
-			}
-			if p.names != nil {
-				b.WriteString(p.names[n])
-				b.WriteByte('=')
-			}
-			b.WriteString(p.wrap[n][0])
-			b.Write(image[i])
-			b.WriteString(p.wrap[n][1])
+		if p.names != nil {
+			b = append(b, p.names[n]...)
+			b = append(b, '=')
 		}
-		if len(p.key) > 1 {
-			b.WriteByte(')')
-		}
-	})
+		b = append(b, p.wrap[n][0]...)
+		b = append(b, image[i]...)
+		b = append(b, p.wrap[n][1]...)
+	}
+	if len(p.key) > 1 {
+		b = append(b, ')')
+	}
+	s.buf = b
+	return nil
 }
 
 func (p *plan) addRow(s *statement, image transaction.Image) error {
@@ -187,15 +191,17 @@ func (p *plan) addRow(s *statement, image transaction.Image) error {
 	for _, i := range p.written {
 		size += len(image[i]) + 1
 	}
-	return s.add(size, func(b *bytes.Buffer) {
-		s.images = append(s.images, image)
-		b.WriteByte('(')
-		for n, i := range p.written {
-			if n > 0 {
-				b.WriteByte(',')
-			}
-			b.Write(image[i])
+	if err := s.begin(size); err != nil {
+		return err
+	}
+	s.images = append(s.images, image)
+	b := append(s.buf, '(')
+	for n, i := range p.written {
+		if n > 0 {
+			b = append(b, ',')
 		}
-		b.WriteByte(')')
-	})
+		b = append(b, image[i]...)
+	}
+	s.buf = append(b, ')')
+	return nil
 }

@@ -160,6 +160,9 @@ func (t *Tablet) Restart(ctx context.Context) error {
 	return t.ready(ctx)
 }
 
+// Pid is the vttablet's process, which another one follows after a Restart.
+func (t *Tablet) Pid() int { return t.process.Pid() }
+
 // Log is the end of the vttablet's log.
 func (t *Tablet) Log() string { return child.Tail(filepath.Join(t.f.dir, t.Alias+".log")) }
 
