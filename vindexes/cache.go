@@ -4,84 +4,105 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/vifl/vifl/pkg/shardid"
 )
 
-// ways is how many entries share a set of the cache. Four keep a cache that is nearly full
-// from throwing out what is used.
-const ways = 4
-
-// entry is what mains said of a team. It never changes once it is in the cache.
-type entry struct {
-	team uint64
-	ksid [prefixSize + hashSize]byte
+// answer is what mains said of a team.
+type answer struct {
+	shard shardid.ID
 	// asked is when the look-up began, since the cache was made. The answer is no younger:
 	// mains may have changed right behind the read, while the reply was on its way.
 	asked time.Duration
 }
 
-// cache keeps a bounded number of entries. Reads take no lock and write nothing, so that
-// goroutines that ask for the same team do not slow each other down. Writes need a lock of
-// the caller's.
+// cache keeps a bounded number of teams' answers, 21 bytes a team. Reads take no lock and
+// write nothing, so that goroutines that ask for the same team do not slow each other down,
+// and touch one cache line. Writes need a lock of the caller's.
 type cache struct {
-	slots []atomic.Pointer[entry] // sets of ways, one behind the other
+	sets  []cacheSet
 	shift uint
 }
 
-// newCache makes a cache for at least that many entries.
-func newCache(entries int) *cache {
+// ways is how many teams share a set: as many as fit in a cache line beside the version. A
+// set that is full loses its oldest.
+const ways = 3
+
+// cacheSet is a cache line. Its version is odd while the set is written: a reader that finds
+// it odd, or changed since it began, reads again. Comparing the team before and after would
+// not do: it may have been replaced and have come back, with another's answer in between.
+type cacheSet struct {
+	version atomic.Uint64
+	slots   [ways]struct {
+		team  atomic.Uint64
+		value atomic.Uint64 // 0: empty; else the milliseconds of asked, plus one, and 16 bits of shard
+	}
+	_ uint64
+}
+
+// newCache makes a cache for at least that many teams.
+func newCache(teams int) *cache {
 	sets := 1
-	for sets*ways < entries {
+	for sets*ways < teams {
 		sets *= 2
 	}
-	return &cache{slots: make([]atomic.Pointer[entry], sets*ways), shift: uint(64 - bits.Len(uint(sets-1)))}
+	return &cache{sets: make([]cacheSet, sets), shift: uint(64 - bits.Len(uint(sets-1)))}
 }
 
-// set is where a team's entry can be. The multiplier (2^64 over the golden ratio) spreads
+// set is where a team's answer can be. The multiplier (2^64 over the golden ratio) spreads
 // ids that follow one another.
-func (c *cache) set(team uint64) []atomic.Pointer[entry] {
-	at := int(team*0x9e3779b97f4a7c15>>c.shift) * ways
-	return c.slots[at : at+ways : at+ways]
+func (c *cache) set(team uint64) *cacheSet {
+	return &c.sets[team*0x9e3779b97f4a7c15>>c.shift]
 }
 
-// get is the entry of a team, nil when there is none.
-func (c *cache) get(team uint64) *entry {
+// get is the answer for a team; false when there is none.
+func (c *cache) get(team uint64) (answer, bool) {
 	set := c.set(team)
-	for i := range set {
-		if e := set[i].Load(); e != nil && e.team == team {
-			return e
+	for {
+		version := set.version.Load()
+		var value uint64
+		for i := range set.slots {
+			if set.slots[i].team.Load() == team {
+				if value = set.slots[i].value.Load(); value != 0 {
+					break
+				}
+			}
+		}
+		if version&1 == 0 && set.version.Load() == version {
+			// Rounded down: an answer may be taken for older than it is, not for younger.
+			return answer{shard: shardid.ID(value), asked: (time.Duration(value>>16) - 1) * time.Millisecond}, value != 0
 		}
 	}
-	return nil
 }
 
-// put replaces the team's entry, or the oldest of its set.
-func (c *cache) put(e *entry) {
-	set := c.set(e.team)
-	victim := 0
-	for i := range set {
-		old := set[i].Load()
-		if old == nil || old.team == e.team {
+// put replaces the team's answer, or fills an empty slot, or replaces the oldest of its set.
+func (c *cache) put(team uint64, a answer) {
+	set := c.set(team)
+	victim := -1
+	for i := range set.slots {
+		value := set.slots[i].value.Load()
+		if value != 0 && set.slots[i].team.Load() == team {
 			victim = i
 			break
 		}
-		if old.asked < set[victim].Load().asked {
+		if victim < 0 || value>>16 < set.slots[victim].value.Load()>>16 {
 			victim = i
 		}
 	}
-	set[victim].Store(e)
+	set.version.Add(1)
+	set.slots[victim].team.Store(team)
+	set.slots[victim].value.Store(uint64(a.asked/time.Millisecond+1)<<16 | uint64(a.shard))
+	set.version.Add(1)
 }
 
-// remove forgets a team. What comes behind it in the set moves up: put takes the first empty
-// place, and must not find it before the team's own.
+// remove forgets a team.
 func (c *cache) remove(team uint64) {
 	set := c.set(team)
-	for i := range set {
-		if e := set[i].Load(); e != nil && e.team == team {
-			for ; i < ways-1; i++ {
-				set[i].Store(set[i+1].Load())
-			}
-			set[ways-1].Store(nil)
-			return
+	for i := range set.slots {
+		if set.slots[i].team.Load() == team {
+			set.version.Add(1)
+			set.slots[i].value.Store(0)
+			set.version.Add(1)
 		}
 	}
 }

@@ -406,13 +406,12 @@ func TestLegacyShardEndsWithVitessXXHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, shard := range knownTeams {
-		var ksid [prefixSize + hashSize]byte
-		putKsid(ksid[:], shard, n)
+		ksid := ksidOf(t, destination(shard, n, nil))
 		want, err := vtvindexes.Map(ctx, theirs, nil, rowsOf([]sqltypes.Value{sqltypes.NewUint64(n)}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := append(binary.BigEndian.AppendUint16(nil, uint16(shard)), ksidOf(t, want[0])...); !bytes.Equal(ksid[:], got) {
+		if got := append(binary.BigEndian.AppendUint16(nil, uint16(shard)), ksidOf(t, want[0])...); !bytes.Equal(ksid, got) {
 			t.Errorf("%d: found %x, expected %x", n, ksid, got)
 		}
 	}

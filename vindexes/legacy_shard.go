@@ -50,7 +50,7 @@ const (
 	// defaultTimeout bounds a look-up: one took half a millisecond where it was measured, and
 	// a client that waits for more than a second has mostly gone.
 	defaultTimeout = time.Second
-	// defaultCacheSize is in teams: 40 MB when it is full.
+	// defaultCacheSize is in teams: 33 MB when all are used.
 	defaultCacheSize = 1 << 20
 	maxCacheSize     = 1 << 26
 	// respiteTimeouts is for how many timeouts nobody asks early again after an early refresh
@@ -184,11 +184,11 @@ func (v *legacyShard) NeedsVCursor() bool { return v.file == nil }
 // UnknownParams are the parameters that were given and mean nothing.
 func (v *legacyShard) UnknownParams() []string { return v.unknown }
 
-// place is a team and where in the list of values it is.
-type place struct {
-	team   uint64
-	at     int
-	cached *entry // nil when there was none
+// open is a team that is not cached, or should be refreshed, and where in the list of values
+// it is.
+type open struct {
+	team uint64
+	at   int
 }
 
 // Map is the keyspace id of each team; NULL has none, and an unknown team is an error or,
@@ -230,17 +230,17 @@ func (v *legacyShard) teamOf(id sqltypes.Value) (uint64, error) {
 	return 0, refuse(v.name, id, teamExpected)
 }
 
-// putKsid writes the keyspace id of a team on a legacy shard.
-func putKsid(into []byte, shard shardid.ID, team uint64) {
-	var buf [decimalDigits]byte
-	binary.BigEndian.PutUint16(into, uint16(shard))
-	putHash(into[prefixSize:], strconv.AppendUint(buf[:0], team, 10))
-}
-
-// destination is the entry's keyspace id, as the caller's own.
-func (e *entry) destination() key.ShardDestination {
-	ksid := make([]byte, len(e.ksid))
-	copy(ksid, e.ksid[:])
+// destination is the keyspace id of a team, which text may say, on a legacy shard.
+func destination(shard shardid.ID, team uint64, text []byte) key.ShardDestination {
+	ksid := make([]byte, prefixSize+hashSize)
+	binary.BigEndian.PutUint16(ksid, uint16(shard))
+	// A number without leading zeros is hashed as it stands.
+	if len(text) > 0 && (text[0] != '0' || len(text) == 1) {
+		putHash(ksid[prefixSize:], text)
+	} else {
+		var buf [decimalDigits]byte
+		putHash(ksid[prefixSize:], strconv.AppendUint(buf[:0], team, 10))
+	}
 	return key.DestinationKeyspaceID(ksid)
 }
 
@@ -256,7 +256,9 @@ func (v *legacyShard) mapByLookup(ctx context.Context, vcursor vtvindexes.VCurso
 	s := v.lookup.storeFor(vcursor)
 	now := s.now()
 	out := make([]key.ShardDestination, len(ids))
-	var open []place // teams that are not cached, or should be refreshed
+	var rest []open
+	var aging map[uint64]answer
+	var missing []uint64
 	var hits int64
 	for i, id := range ids {
 		if id.IsNull() {
@@ -267,38 +269,36 @@ func (v *legacyShard) mapByLookup(ctx context.Context, vcursor vtvindexes.VCurso
 		if err != nil {
 			return nil, err
 		}
-		e, aging := s.cached(team, now)
-		if e != nil {
-			out[i] = e.destination()
+		a, ok, old := s.cached(team, now)
+		if ok {
+			out[i] = destination(a.shard, team, id.Raw())
 			hits++
+			if !old {
+				continue
+			}
+			if aging == nil {
+				aging = map[uint64]answer{}
+			}
+			aging[team] = a
+		} else {
+			missing = append(missing, team)
 		}
-		if e == nil || aging {
-			open = append(open, place{team, i, e})
-		}
+		rest = append(rest, open{team: team, at: i})
 	}
 	if hits > 0 {
 		s.hits.add(uint64(now), hits)
 	}
-	if len(open) == 0 {
+	if len(rest) == 0 {
 		return out, nil
-	}
-	var missing []uint64
-	var aging []*entry
-	for _, p := range open {
-		if p.cached == nil {
-			missing = append(missing, p.team)
-		} else {
-			aging = append(aging, p.cached)
-		}
 	}
 	found, err := s.resolve(ctx, vcursor, missing, aging)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range open {
-		if e := found[p.team]; e != nil {
-			out[p.at] = e.destination()
-		} else if out[p.at], err = v.noSuch(p.team, v.lookup.p.keyspace+"."+v.lookup.p.table); err != nil {
+	for _, r := range rest {
+		if a, ok := found[r.team]; ok {
+			out[r.at] = destination(a.shard, r.team, nil)
+		} else if out[r.at], err = v.noSuch(r.team, v.lookup.p.keyspace+"."+v.lookup.p.table); err != nil {
 			return nil, err
 		}
 	}
@@ -333,9 +333,7 @@ func (v *legacyShard) mapByFile(ctx context.Context, ids []sqltypes.Value) ([]ke
 		if !v.served.has(shard) {
 			return nil, vterrors.Errorf(vtrpcpb.Code_FAILED_PRECONDITION, "vindex %s: the team map %s says that team %d is on shard %s, which this keyspace does not serve: correct mains and export it, or add the shard to the parameter %s", v.name, v.file.path, team, shard, paramShards)
 		}
-		ksid := make([]byte, prefixSize+hashSize)
-		putKsid(ksid, shard, team)
-		out[i] = key.DestinationKeyspaceID(ksid)
+		out[i] = destination(shard, team, id.Raw())
 	}
 	return out, nil
 }

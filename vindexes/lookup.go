@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,10 +93,12 @@ type store struct {
 	flights map[uint64]*flight
 }
 
-// flight is one query to mains for some teams. Its fields are written before done is closed.
+// flight is one query to mains for some teams, each once. The fields behind done are written
+// before done is closed.
 type flight struct {
+	teams   []uint64
 	done    chan struct{}
-	answers map[uint64]*entry // a team that is not in it is unknown to mains
+	answers map[uint64]answer // a team that is not in it is unknown to mains
 	err     error
 	// abandoned: the client that asked went away, or may not ask. That says nothing of
 	// mains, so those who waited ask for themselves, each with its own session.
@@ -125,21 +128,21 @@ func (l *lookup) storeFor(vcursor vtvindexes.VCursor) *store {
 // now is the time since the store was made, by the clock that nobody sets.
 func (s *store) now() time.Duration { return time.Since(s.made) }
 
-// cached is the entry of a team that is young enough, or nil; aging when it should be asked
-// for again, so that a mains that is away for a moment is not noticed.
-func (s *store) cached(team uint64, now time.Duration) (e *entry, aging bool) {
-	e = s.cache.get(team)
-	if e == nil || now-e.asked >= s.p.staleness {
-		return nil, false
+// cached is the answer for a team that is young enough; aging when it should be asked for
+// again, so that a mains that is away for a moment is not noticed.
+func (s *store) cached(team uint64, now time.Duration) (a answer, ok, aging bool) {
+	a, ok = s.cache.get(team)
+	if !ok || now-a.asked >= s.p.staleness {
+		return answer{}, false, false
 	}
-	return e, now-e.asked >= s.p.refreshAge && int64(now) >= s.noRefreshUntil.Load()
+	return a, true, now-a.asked >= s.p.refreshAge && int64(now) >= s.noRefreshUntil.Load()
 }
 
-// resolve gets the entries of teams: missing ones, which are needed, and aging ones, whose
-// cached entries do as long as they are young enough. A team that mains does not know has no
-// entry in the result; an aging one that was not refreshed has its cached one.
-func (s *store) resolve(ctx context.Context, vcursor vtvindexes.VCursor, missing []uint64, aging []*entry) (map[uint64]*entry, error) {
-	got := make(map[uint64]*entry, len(missing)+len(aging))
+// resolve gets the answers for teams: missing ones, which are needed, and aging ones, whose
+// cached answers do as long as they are young enough. A team that mains does not know is not
+// in the result; an aging one that was not refreshed has its cached answer.
+func (s *store) resolve(ctx context.Context, vcursor vtvindexes.VCursor, missing []uint64, aging map[uint64]answer) (map[uint64]answer, error) {
+	got := make(map[uint64]answer, len(missing)+len(aging))
 	pending := missing
 	for {
 		mine, theirs := s.claim(pending, aging, got)
@@ -147,11 +150,7 @@ func (s *store) resolve(ctx context.Context, vcursor vtvindexes.VCursor, missing
 		if mine != nil {
 			failed = s.fly(ctx, vcursor, mine)
 			if failed == nil {
-				for team := range mine.answers {
-					if e := mine.answers[team]; e != nil {
-						got[team] = e
-					}
-				}
+				maps.Copy(got, mine.answers)
 			}
 		}
 		if failed != nil {
@@ -173,8 +172,8 @@ func (s *store) resolve(ctx context.Context, vcursor vtvindexes.VCursor, missing
 				return nil, f.err
 			default:
 				lookupCounts.Add([]string{s.p.vindex, outcomeShared}, 1)
-				if e := f.answers[team]; e != nil {
-					got[team] = e
+				if a, ok := f.answers[team]; ok {
+					got[team] = a
 				}
 			}
 		}
@@ -185,17 +184,17 @@ func (s *store) resolve(ctx context.Context, vcursor vtvindexes.VCursor, missing
 }
 
 // keepAging turns the failure of a look-up that was not necessary yet into none: the cached
-// entries are used.
-func (s *store) keepAging(failed error, missing []uint64, aging []*entry, got map[uint64]*entry) error {
+// answers are used.
+func (s *store) keepAging(failed error, missing []uint64, aging, got map[uint64]answer) error {
 	if len(missing) > 0 {
 		return failed
 	}
 	now := s.now()
-	for _, e := range aging {
-		if now-e.asked >= s.p.staleness {
-			return failed // it took so long to fail that the entry is too old now
+	for team, a := range aging {
+		if now-a.asked >= s.p.staleness {
+			return failed // it took so long to fail that the answer is too old now
 		}
-		got[e.team] = e
+		got[team] = a
 	}
 	lookupCounts.Add([]string{s.p.vindex, outcomeKept}, int64(len(aging)))
 	return nil
@@ -203,15 +202,14 @@ func (s *store) keepAging(failed error, missing []uint64, aging []*entry, got ma
 
 // claim takes the teams that nobody asks for yet into a flight of the caller's own, and
 // finds the flights of the others. It puts into got what is in the cache by now.
-func (s *store) claim(pending []uint64, aging []*entry, got map[uint64]*entry) (mine *flight, theirs map[uint64]*flight) {
+func (s *store) claim(pending []uint64, aging, got map[uint64]answer) (mine *flight, theirs map[uint64]*flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := func(team uint64) {
 		if mine == nil {
-			mine = &flight{done: make(chan struct{}), answers: map[uint64]*entry{}}
+			mine = &flight{done: make(chan struct{})}
 		}
-		// A placeholder: which teams the flight is for.
-		mine.answers[team] = nil
+		mine.teams = append(mine.teams, team)
 		s.flights[team] = mine
 	}
 	now := s.now()
@@ -223,19 +221,17 @@ func (s *store) claim(pending []uint64, aging []*entry, got map[uint64]*entry) (
 				theirs = map[uint64]*flight{}
 			}
 			theirs[team] = f
-		} else if e, _ := s.cached(team, now); e != nil {
-			got[team] = e // somebody's flight landed since
+		} else if a, ok, _ := s.cached(team, now); ok {
+			got[team] = a // somebody's flight landed since
 		} else {
 			own(team)
 		}
 	}
-	for _, e := range aging {
-		switch s.flights[e.team] {
-		case nil:
-			own(e.team)
-		case mine: // twice in one list
-		default:
-			got[e.team] = e // somebody refreshes it already
+	for team, a := range aging {
+		if s.flights[team] == nil {
+			own(team)
+		} else {
+			got[team] = a // somebody refreshes it already
 		}
 	}
 	return mine, theirs
@@ -244,20 +240,16 @@ func (s *store) claim(pending []uint64, aging []*entry, got map[uint64]*entry) (
 // fly asks mains for the flight's teams and lands it: whatever happens, also a panic in
 // vtgate, those who wait are let go.
 func (s *store) fly(ctx context.Context, vcursor vtvindexes.VCursor, f *flight) error {
-	teams := make([]uint64, 0, len(f.answers))
-	for team := range f.answers {
-		teams = append(teams, team)
-	}
 	landed := flight{abandoned: true}
 	defer func() {
 		s.mu.Lock()
-		for _, team := range teams {
+		for _, team := range f.teams {
 			delete(s.flights, team)
 			if landed.err != nil || landed.abandoned {
 				continue
 			}
-			if e := landed.answers[team]; e != nil {
-				s.cache.put(e)
+			if a, ok := landed.answers[team]; ok {
+				s.cache.put(team, a)
 			} else {
 				s.cache.remove(team)
 			}
@@ -266,7 +258,7 @@ func (s *store) fly(ctx context.Context, vcursor vtvindexes.VCursor, f *flight) 
 		f.answers, f.err, f.abandoned = landed.answers, landed.err, landed.abandoned
 		close(f.done)
 	}()
-	answers, err := s.ask(ctx, vcursor, teams)
+	answers, err := s.ask(ctx, vcursor, f.teams)
 	landed = flight{answers: answers, err: err, abandoned: err != nil && s.onlyTheirs(ctx, err)}
 	count := func(outcome string, n int) {
 		if n > 0 {
@@ -275,12 +267,12 @@ func (s *store) fly(ctx context.Context, vcursor vtvindexes.VCursor, f *flight) 
 	}
 	switch {
 	case landed.abandoned:
-		count(outcomeAbandoned, len(teams))
+		count(outcomeAbandoned, len(f.teams))
 	case err != nil:
-		count(outcomeError, len(teams))
+		count(outcomeError, len(f.teams))
 	default:
 		count(outcomeFound, len(answers))
-		count(outcomeUnknown, len(teams)-len(answers))
+		count(outcomeUnknown, len(f.teams)-len(answers))
 	}
 	return err
 }
@@ -307,12 +299,12 @@ func (s *store) onlyTheirs(ctx context.Context, err error) bool {
 // ask asks mains for the teams, as the session of the cursor but outside its transaction.
 // The answers are checked: a team that was not asked for, one with two shards, and a shard
 // that the keyspace does not serve are errors. A wrong shard would be somebody else's.
-func (s *store) ask(ctx context.Context, vcursor vtvindexes.VCursor, teams []uint64) (map[uint64]*entry, error) {
+func (s *store) ask(ctx context.Context, vcursor vtvindexes.VCursor, teams []uint64) (map[uint64]answer, error) {
 	began := time.Now()
 	asked := s.now()
 	bounded, cancel := context.WithTimeoutCause(ctx, s.p.timeout, errTooSlow)
 	defer cancel()
-	answers := make(map[uint64]*entry, len(teams))
+	answers := make(map[uint64]answer, len(teams))
 	wanted := make(map[uint64]struct{}, len(teams))
 	for _, team := range teams {
 		wanted[team] = struct{}{}
@@ -357,7 +349,7 @@ func endsBefore(ctx context.Context, t time.Time) bool {
 }
 
 // take checks a row of mains' answer and keeps it.
-func (s *store) take(row []sqltypes.Value, wanted map[uint64]struct{}, answers map[uint64]*entry, asked time.Duration) error {
+func (s *store) take(row []sqltypes.Value, wanted map[uint64]struct{}, answers map[uint64]answer, asked time.Duration) error {
 	wrong := func(format string, args ...any) error {
 		return vterrors.Errorf(vtrpcpb.Code_FAILED_PRECONDITION, "vindex %s: the answer of %s.%s is wrong: "+format, append([]any{s.p.vindex, s.p.keyspace, s.p.table}, args...)...)
 	}
@@ -375,12 +367,10 @@ func (s *store) take(row []sqltypes.Value, wanted map[uint64]struct{}, answers m
 	if !s.p.servedSet.has(shard) {
 		return wrong("team %d is on shard %s, which this keyspace does not serve: correct mains, or add the shard to the parameter %s", team, shard, paramShards)
 	}
-	e := &entry{team: team, asked: asked}
-	putKsid(e.ksid[:], shard, team)
-	if other := answers[team]; other != nil && other.ksid != e.ksid {
-		return wrong("team %d is on two shards, one of them %s", team, shard)
+	if other, twice := answers[team]; twice && other.shard != shard {
+		return wrong("team %d is on two shards, %s and %s", team, other.shard, shard)
 	}
-	answers[team] = e
+	answers[team] = answer{shard: shard, asked: asked}
 	return nil
 }
 

@@ -451,8 +451,8 @@ func TestTheCacheIsBounded(t *testing.T) {
 		}
 	}
 	s := v.(*legacyShard).lookup.primary.Load()
-	if n := len(s.cache.slots); n != 1024 {
-		t.Errorf("found room for %d teams, expected 1024", n)
+	if n := len(s.cache.sets) * ways; n != 1536 {
+		t.Errorf("found room for %d teams, expected 1536", n)
 	}
 	if len(s.flights) != 0 {
 		t.Errorf("found %d look-ups on their way, expected none", len(s.flights))
