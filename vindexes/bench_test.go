@@ -2,7 +2,6 @@ package vindexes
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +12,8 @@ import (
 	"github.com/vifl/vifl/pkg/shardid"
 )
 
-// benchTeams is how many teams the benchmarks' queries are about.
-const benchTeams = 1 << 16
+// benchTeams is how many teams the benchmarks' queries are about, in no order.
+const benchTeams = 1 << 14
 
 func benchIDs(form func(n uint64) sqltypes.Value) []sqltypes.Value {
 	ids := make([]sqltypes.Value, benchTeams)
@@ -24,33 +23,38 @@ func benchIDs(form func(n uint64) sqltypes.Value) []sqltypes.Value {
 	return ids
 }
 
-// timeMap is what one Map of one id takes, at best of several rounds: the others were
-// disturbed by something else on the machine.
+// timeMap is what one Map of one id takes, in nanoseconds: the best of many short rounds.
+// Whatever else runs on the machine only ever makes a round longer.
 func timeMap(b *testing.B, v vtvindexes.SingleColumn, vcursor vtvindexes.VCursor, ids []sqltypes.Value, goroutines int) float64 {
 	b.Helper()
-	const calls = 400_000
+	const (
+		calls  = 16_000 // of all goroutines in a round: about a millisecond
+		rounds = 100
+	)
 	ctx := context.Background()
 	best := time.Duration(1 << 62)
-	for range 7 {
-		runtime.GC()
-		began := time.Now()
+	at := 0
+	for range rounds {
 		var all sync.WaitGroup
-		for g := range goroutines {
-			all.Go(func() {
-				at := g * 7919
-				for range calls / goroutines {
-					at = (at + 12289) & (benchTeams - 1)
-					if _, err := v.Map(ctx, vcursor, ids[at:at+1]); err != nil {
-						b.Error(err)
-						return
-					}
+		run := func(at int) {
+			for range calls / goroutines {
+				at = (at + 12289) & (benchTeams - 1)
+				if _, err := v.Map(ctx, vcursor, ids[at:at+1]); err != nil {
+					b.Error(err)
+					return
 				}
-			})
+			}
 		}
+		at += calls
+		began := time.Now()
+		for g := range goroutines - 1 {
+			all.Go(func() { run(at + g*7919) })
+		}
+		run(at)
 		all.Wait()
 		best = min(best, time.Since(began))
 	}
-	return float64(best) / float64(calls)
+	return float64(best) / calls
 }
 
 // BenchmarkMap prints our vindexes beside Vitess' xxhash, of one run: nanoseconds for one id
@@ -135,8 +139,11 @@ func TestACachedMapAllocatesTheResultOnly(t *testing.T) {
 		if _, err := v.Map(ctx, m, ids); err != nil {
 			t.Fatal(err)
 		}
-		// The list, and for each id the bytes and their place behind the interface.
-		want := float64(1 + 2*len(ids))
+		// The list, the bytes, which for one id are one, and each id's interface.
+		want := float64(2 + len(ids))
+		if len(ids) == 1 {
+			want = 2
+		}
 		for name, run := range map[string]func(){
 			"entity_id":           func() { _, _ = entity.Map(ctx, nil, ids) },
 			"legacy_shard cached": func() { _, _ = v.Map(ctx, m, ids) },
@@ -148,7 +155,7 @@ func TestACachedMapAllocatesTheResultOnly(t *testing.T) {
 		}
 	}
 	public := texts("C" + upper36(1<<64-1))
-	if got := testing.AllocsPerRun(1000, func() { _, _ = entity.Map(ctx, nil, public) }); got != 3 {
-		t.Errorf("public form: found %v allocations, expected 3", got)
+	if got := testing.AllocsPerRun(1000, func() { _, _ = entity.Map(ctx, nil, public) }); got != 2 {
+		t.Errorf("public form: found %v allocations, expected 2", got)
 	}
 }

@@ -316,6 +316,14 @@ func TestConformance(t *testing.T) {
 				if got := mapOne(t, v, id); !bytes.Equal(got, want) {
 					t.Fatalf("found %x after the first result was written to, expected %x", got, want)
 				}
+				out, err := v.Map(ctx, s.vcursor, []sqltypes.Value{id, id})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = append(ksidOf(t, out[0]), 1, 2, 3)
+				if got := ksidOf(t, out[1]); !bytes.Equal(got, want) {
+					t.Fatalf("found %x after something was appended to its neighbour, expected %x", got, want)
+				}
 			})
 			t.Run("from many goroutines", func(t *testing.T) {
 				var all sync.WaitGroup
@@ -406,7 +414,7 @@ func TestLegacyShardEndsWithVitessXXHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, shard := range knownTeams {
-		ksid := ksidOf(t, destination(shard, n, nil))
+		ksid := ksidOf(t, destination(make([]byte, ksidSize), shard, n, nil))
 		want, err := vtvindexes.Map(ctx, theirs, nil, rowsOf([]sqltypes.Value{sqltypes.NewUint64(n)}))
 		if err != nil {
 			t.Fatal(err)

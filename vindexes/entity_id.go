@@ -83,13 +83,13 @@ func (v *entityID) UnknownParams() []string { return v.unknown }
 
 // Map is the keyspace id of each id; NULL has none.
 func (v *entityID) Map(_ context.Context, _ vtvindexes.VCursor, ids []sqltypes.Value) ([]key.ShardDestination, error) {
-	out := make([]key.ShardDestination, len(ids))
+	out, ksids := results(len(ids), hashSize)
 	for i, id := range ids {
 		if id.IsNull() {
 			out[i] = key.DestinationNone{}
 			continue
 		}
-		ksid := make([]byte, hashSize)
+		ksid := ksidAt(ksids, i, hashSize)
 		if err := v.hash(ksid, id); err != nil {
 			return nil, err
 		}
@@ -162,12 +162,15 @@ func (v *entityID) expected() string {
 	return entityExpected + "; the letter one of " + letters.String()
 }
 
+// base36Safe is how many digits of base 36 never overflow a uint64.
+const base36Safe = 12
+
 // parsePublic reads a public form: an allowed letter, then base 36 in capitals.
 func (v *entityID) parsePublic(raw []byte) (n uint64, ok bool) {
 	if len(raw) < 2 || raw[0]-'A' > 'Z'-'A' || !v.prefixes[raw[0]-'A'] {
 		return 0, false
 	}
-	for _, c := range raw[1:] {
+	for i, c := range raw[1:] {
 		var digit uint64
 		switch {
 		case c-'0' <= 9:
@@ -177,7 +180,7 @@ func (v *entityID) parsePublic(raw []byte) (n uint64, ok bool) {
 		default:
 			return 0, false
 		}
-		if n > (math.MaxUint64-digit)/36 {
+		if i >= base36Safe && n > (math.MaxUint64-digit)/36 {
 			return 0, false
 		}
 		n = n*36 + digit

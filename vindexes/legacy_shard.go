@@ -50,7 +50,7 @@ const (
 	// defaultTimeout bounds a look-up: one took half a millisecond where it was measured, and
 	// a client that waits for more than a second has mostly gone.
 	defaultTimeout = time.Second
-	// defaultCacheSize is in teams: 33 MB when all are used.
+	// defaultCacheSize is in teams: 32 MB when it is full.
 	defaultCacheSize = 1 << 20
 	maxCacheSize     = 1 << 26
 	// respiteTimeouts is for how many timeouts nobody asks early again after an early refresh
@@ -222,7 +222,7 @@ func (v *legacyShard) Verify(ctx context.Context, vcursor vtvindexes.VCursor, id
 
 // teamOf is the team that a value that is not NULL stands for.
 func (v *legacyShard) teamOf(id sqltypes.Value) (uint64, error) {
-	if kindOf(id.Type()) != refused {
+	if t := id.Type(); t == sqltypes.Int64 || kindOf(t) != refused {
 		if team, ok := parseDecimal(id.Raw()); ok {
 			return team, nil
 		}
@@ -230,9 +230,11 @@ func (v *legacyShard) teamOf(id sqltypes.Value) (uint64, error) {
 	return 0, refuse(v.name, id, teamExpected)
 }
 
-// destination is the keyspace id of a team, which text may say, on a legacy shard.
-func destination(shard shardid.ID, team uint64, text []byte) key.ShardDestination {
-	ksid := make([]byte, prefixSize+hashSize)
+// ksidSize is the length of a keyspace id.
+const ksidSize = prefixSize + hashSize
+
+// destination writes the keyspace id of a team, which text may say, on a legacy shard.
+func destination(ksid []byte, shard shardid.ID, team uint64, text []byte) key.ShardDestination {
 	binary.BigEndian.PutUint16(ksid, uint16(shard))
 	// A number without leading zeros is hashed as it stands.
 	if len(text) > 0 && (text[0] != '0' || len(text) == 1) {
@@ -255,7 +257,7 @@ func (v *legacyShard) noSuch(team uint64, where string) (key.ShardDestination, e
 func (v *legacyShard) mapByLookup(ctx context.Context, vcursor vtvindexes.VCursor, ids []sqltypes.Value) ([]key.ShardDestination, error) {
 	s := v.lookup.storeFor(vcursor)
 	now := s.now()
-	out := make([]key.ShardDestination, len(ids))
+	out, ksids := results(len(ids), ksidSize)
 	var rest []open
 	var aging map[uint64]answer
 	var missing []uint64
@@ -271,7 +273,7 @@ func (v *legacyShard) mapByLookup(ctx context.Context, vcursor vtvindexes.VCurso
 		}
 		a, ok, old := s.cached(team, now)
 		if ok {
-			out[i] = destination(a.shard, team, id.Raw())
+			out[i] = destination(ksidAt(ksids, i, ksidSize), a.shard, team, id.Raw())
 			hits++
 			if !old {
 				continue
@@ -297,7 +299,7 @@ func (v *legacyShard) mapByLookup(ctx context.Context, vcursor vtvindexes.VCurso
 	}
 	for _, r := range rest {
 		if a, ok := found[r.team]; ok {
-			out[r.at] = destination(a.shard, r.team, nil)
+			out[r.at] = destination(ksidAt(ksids, r.at, ksidSize), a.shard, r.team, nil)
 		} else if out[r.at], err = v.noSuch(r.team, v.lookup.p.keyspace+"."+v.lookup.p.table); err != nil {
 			return nil, err
 		}
@@ -313,7 +315,7 @@ func (v *legacyShard) mapByFile(ctx context.Context, ids []sqltypes.Value) ([]ke
 	if age := v.tooOld(m); age > 0 {
 		return nil, vterrors.Errorf(vtrpcpb.Code_FAILED_PRECONDITION, "vindex %s: the team map %s is %s old, expected %s or less (parameter %s): write it again with vifl mains export", v.name, v.file.path, age.Round(time.Second), v.maxAge, paramMaxAge)
 	}
-	out := make([]key.ShardDestination, len(ids))
+	out, ksids := results(len(ids), ksidSize)
 	for i, id := range ids {
 		if id.IsNull() {
 			out[i] = key.DestinationNone{}
@@ -333,7 +335,7 @@ func (v *legacyShard) mapByFile(ctx context.Context, ids []sqltypes.Value) ([]ke
 		if !v.served.has(shard) {
 			return nil, vterrors.Errorf(vtrpcpb.Code_FAILED_PRECONDITION, "vindex %s: the team map %s says that team %d is on shard %s, which this keyspace does not serve: correct mains and export it, or add the shard to the parameter %s", v.name, v.file.path, team, shard, paramShards)
 		}
-		out[i] = destination(shard, team, id.Raw())
+		out[i] = destination(ksidAt(ksids, i, ksidSize), shard, team, id.Raw())
 	}
 	return out, nil
 }

@@ -2,12 +2,12 @@ package vindexes
 
 import (
 	"encoding/binary"
-	"math"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
 	"vitess.io/vitess/go/sqltypes"
+	"vitess.io/vitess/go/vt/key"
 	"vitess.io/vitess/go/vt/vterrors"
 
 	querypb "vitess.io/vitess/go/vt/proto/query"
@@ -22,6 +22,22 @@ const hashSize = 8
 func putHash(into, text []byte) {
 	binary.LittleEndian.PutUint64(into, xxhash.Sum64(text))
 }
+
+// results is room for n destinations and for their keyspace ids, size bytes each. Both belong
+// to the caller of Map. One allocation does for one id, which is what most queries have.
+func results(n, size int) ([]key.ShardDestination, []byte) {
+	if n == 1 {
+		one := new(struct {
+			out  [1]key.ShardDestination
+			ksid [prefixSize + hashSize]byte
+		})
+		return one.out[:], one.ksid[:size]
+	}
+	return make([]key.ShardDestination, n), make([]byte, n*size)
+}
+
+// ksidAt is the i-th keyspace id's place; appending to it does not reach the next one's.
+func ksidAt(ksids []byte, i, size int) []byte { return ksids[i*size : (i+1)*size : (i+1)*size] }
 
 // kind is what a value's type lets it be.
 type kind uint8
@@ -54,21 +70,29 @@ const decimalDigits = 20
 // parseDecimal reads a number from 0 to 2^64-1, written in decimal digits only. Leading
 // zeros are padding.
 func parseDecimal(raw []byte) (n uint64, ok bool) {
-	for len(raw) >= decimalDigits && raw[0] == '0' {
-		raw = raw[1:]
+	if len(raw) == 0 || len(raw) >= decimalDigits {
+		return parseLong(raw)
 	}
-	if len(raw) == 0 || len(raw) > decimalDigits {
-		return 0, false
-	}
-	for i, c := range raw {
+	for _, c := range raw {
 		digit := uint64(c - '0')
 		if digit > 9 {
 			return 0, false
 		}
-		if i == decimalDigits-1 && n > (math.MaxUint64-digit)/10 {
-			return 0, false
-		}
 		n = n*10 + digit
+	}
+	return n, true
+}
+
+// parseLong is parseDecimal of a text that could be above 2^64-1.
+func parseLong(raw []byte) (n uint64, ok bool) {
+	for len(raw) > 1 && raw[0] == '0' {
+		raw = raw[1:]
+	}
+	if !isCanonical(raw) {
+		return 0, false
+	}
+	for _, c := range raw {
+		n = n*10 + uint64(c-'0')
 	}
 	return n, true
 }
