@@ -67,7 +67,7 @@ func (b *Builder) Build(created time.Time) (*Map, error) {
 func (m *Map) header() []byte {
 	h := make([]byte, 0, headerSize)
 	h = append(h, magic...)
-	h = binary.BigEndian.AppendUint32(h, version)
+	h = binary.BigEndian.AppendUint32(h, Version)
 	h = binary.BigEndian.AppendUint32(h, headerSize)
 	h = binary.BigEndian.AppendUint64(h, uint64(len(m.teams)))
 	return binary.BigEndian.AppendUint64(h, uint64(m.created.UnixMilli()))

@@ -41,12 +41,14 @@ import (
 
 const (
 	magic       = "viflteam"
-	version     = 1
 	headerSize  = 64
 	digestAt    = 32
 	bytesATeam  = 8 + 2
 	teamsABlock = 32 // teams in a block of the index, on average: six steps of a search
 )
+
+// Version is the version of the format that this package writes, and the only one it reads.
+const Version = 1
 
 // ErrDamaged: the file is no whole team map of a known version.
 var ErrDamaged = errors.New("not a whole team map")
@@ -144,8 +146,8 @@ func ReadFrom(f *os.File) (*Map, error) {
 	if string(header[:8]) != magic {
 		return nil, fail("it begins with %q, expected %q", header[:8], magic)
 	}
-	if v := binary.BigEndian.Uint32(header[8:]); v != version || binary.BigEndian.Uint32(header[12:]) != headerSize {
-		return nil, fail("found version %d, expected %d", v, version)
+	if v := binary.BigEndian.Uint32(header[8:]); v != Version || binary.BigEndian.Uint32(header[12:]) != headerSize {
+		return nil, fail("found version %d, expected %d", v, Version)
 	}
 	count := binary.BigEndian.Uint64(header[16:])
 	// Before anything is allocated: a damaged count must not ask for all memory.
