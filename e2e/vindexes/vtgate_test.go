@@ -178,8 +178,8 @@ func TestThroughARealVtgate(t *testing.T) {
 	f := start(t)
 
 	t.Run("legacy_shard writes where mains says and reads it back", func(t *testing.T) {
-		f.exec(t, "INSERT INTO messages VALUES (1, 1, 'a'), (2, 1, 'b'), (10, 1, 'c')")
-		f.exec(t, "INSERT INTO messages VALUES (?, ?, ?)", "0020", 1, "d") // prepared, padded
+		f.exec(t, "INSERT INTO messages (team_id, id, body) VALUES (1, 1, 'a'), (2, 1, 'b'), (10, 1, 'c')")
+		f.exec(t, "INSERT INTO messages (team_id, id, body) VALUES (?, ?, ?)", "0020", 1, "d") // prepared, padded
 		expectRows(t, f.direct[0], []string{"1 a", "10 c"}, "SELECT team_id, body FROM messages")
 		expectRows(t, f.direct[1], []string{"2 b", "20 d"}, "SELECT team_id, body FROM messages")
 		expectRows(t, f.app, []string{"1 a"}, "SELECT team_id, body FROM messages WHERE team_id = 1")
@@ -197,7 +197,7 @@ func TestThroughARealVtgate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Exec("INSERT INTO messages VALUES (20, 2, 'in a transaction')"); err != nil {
+		if _, err := tx.Exec("INSERT INTO messages (team_id, id, body) VALUES (20, 2, 'in a transaction')"); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Rollback(); err != nil {
@@ -207,11 +207,11 @@ func TestThroughARealVtgate(t *testing.T) {
 	})
 
 	t.Run("the vindex's own keyspace ids are the pinned ones", func(t *testing.T) {
-		expectRows(t, f.app, []string{"1 007BD46405367612B4B7"}, "SELECT id, hex_keyspace_id FROM team WHERE id = 1")
+		expectRows(t, f.app, []string{"1 007bd46405367612b4b7"}, "SELECT id, hex_keyspace_id FROM team WHERE id = 1")
 	})
 
 	t.Run("an unknown team, or none, is an error and not silence", func(t *testing.T) {
-		for _, query := range []string{"SELECT * FROM messages WHERE team_id = 99", "INSERT INTO messages VALUES (99, 1, 'x')", "DELETE FROM messages WHERE team_id = 99"} {
+		for _, query := range []string{"SELECT * FROM messages WHERE team_id = 99", "INSERT INTO messages (team_id, id, body) VALUES (99, 1, 'x')", "DELETE FROM messages WHERE team_id = 99"} {
 			if err := f.try(query); err == nil || !strings.Contains(err.Error(), "team 99 is not in mains.teams") {
 				t.Errorf("%s: found %v, expected that mains does not have the team", query, err)
 			}
@@ -219,7 +219,7 @@ func TestThroughARealVtgate(t *testing.T) {
 		if err := f.try("SELECT * FROM messages WHERE team_id = 'general'"); err == nil || !strings.Contains(err.Error(), "expected the id of a team") {
 			t.Errorf("a word: found %v, expected that it is no team", err)
 		}
-		if err := f.try("INSERT INTO messages VALUES (NULL, 1, 'x')"); err == nil {
+		if err := f.try("INSERT INTO messages (team_id, id, body) VALUES (NULL, 1, 'x')"); err == nil {
 			t.Error("NULL: found no error")
 		}
 	})
@@ -235,9 +235,9 @@ func TestThroughARealVtgate(t *testing.T) {
 			}
 		}
 		public := "U" + strings.ToUpper(base36(n))
-		f.exec(t, "INSERT INTO users VALUES (?, 'first'), (1, 'one')", n)
-		f.exec(t, "INSERT INTO profiles VALUES (?, 'first'), ('U00001', 'one')", public)
-		f.exec(t, "INSERT INTO hashed VALUES (?), (1)", n)
+		f.exec(t, "INSERT INTO users (id, name) VALUES (?, 'first'), (1, 'one')", n)
+		f.exec(t, "INSERT INTO profiles (public_id, status) VALUES (?, 'first'), ('U00001', 'one')", public)
+		f.exec(t, "INSERT INTO hashed (id) VALUES (?), (1)", n)
 		first := fmt.Sprint(n)
 		expectRows(t, f.direct[0], []string{first + " first"}, "SELECT id, name FROM users")
 		expectRows(t, f.direct[0], []string{public + " first"}, "SELECT public_id, status FROM profiles")
@@ -273,7 +273,7 @@ func TestThroughARealVtgate(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		f.exec(t, "INSERT INTO messages VALUES (20, 9, 'moved')")
+		f.exec(t, "INSERT INTO messages (team_id, id, body) VALUES (20, 9, 'moved')")
 		expectRows(t, f.direct[0], []string{"20 moved"}, "SELECT team_id, body FROM messages WHERE team_id = 20")
 	})
 
