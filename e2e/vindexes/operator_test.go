@@ -12,10 +12,10 @@ import (
 )
 
 // TestAnOperatorsOwnPrograms builds the program of docs/vindexes.md as an operator would: in a
-// module of its own that requires ours. It is built for vtgate, vttablet and vtctld, and only
-// vtgate is linked and run, which is what takes time.
+// module of its own that requires ours. All three are compiled, and vtgate is linked and run:
+// linking is what takes time.
 func TestAnOperatorsOwnPrograms(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -63,12 +63,12 @@ func TestAnOperatorsOwnPrograms(t *testing.T) {
 		}
 		return string(out)
 	}
-	run("go", "vet", "./...")
+	run("go", "list", "-export", "./vttablet", "./vtctld") // compiles and does not link
 	run("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bin", "vtgate"), "./vtgate")
 	if out := run(filepath.Join(dir, "bin", "vtgate"), "--help"); !strings.Contains(out, "vtgate") {
 		t.Fatalf("found %q, expected vtgate's help", out)
 	}
-	// What is linked in is registered: its counters are made where its names are.
+	// What is linked in is registered: both happen by the import.
 	raw, err := os.ReadFile(filepath.Join(dir, "bin", "vtgate"))
 	if err != nil {
 		t.Fatal(err)
