@@ -33,8 +33,8 @@ program_sources() {
 	local dir
 	SOURCES=("$ROOT/go.mod" "$ROOT/go.sum")
 	if [[ " $VITESS_OURS " == *" $1 "* ]]; then
-		# pkg/shardid is what our vindexes may import of ours.
-		SOURCES+=("$ROOT/cmd/$1" "$ROOT/vindexes" "$ROOT/pkg/shardid")
+		# pkg/shardid and pkg/teammap are what our vindexes may import of ours.
+		SOURCES+=("$ROOT/cmd/$1" "$ROOT/vindexes" "$ROOT/pkg/shardid" "$ROOT/pkg/teammap")
 	elif [ "$1" = vifl ]; then
 		for dir in "$ROOT"/*/; do
 			[ "$dir" = "$ROOT/bin/" ] || SOURCES+=("$dir")

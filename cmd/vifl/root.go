@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 refused by a guard, 4 differences found
 	root.PersistentFlags().StringVar(&a.output, "output", "text", "text or json")
 	root.AddCommand(
 		newDevCommand(),
-		a.newConfigCommand(), a.newShardsCommand(),
+		a.newConfigCommand(), a.newShardsCommand(), a.newMainsCommand(),
 		a.newPreflightCommand(), a.newSeedCommand(), newSeedChildCommand(), a.newSyncCommand(), a.newDiffCommand(),
 		a.newRehearseCommand(), a.newCutoverCommand(), a.newRollbackCommand(), a.newCompleteCommand(), a.newAbortCommand(), a.newThawCommand(),
 		a.newStatusCommand(), a.newHistoryCommand(), a.newCertCommand(), a.newHoldCommand(), a.newUnholdCommand(), a.newServeCommand(),

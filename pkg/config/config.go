@@ -135,6 +135,9 @@ type Mains struct {
 	// DataTeams selects, on the legacy server itself, the ids of the teams its data holds
 	// (one column). It catches the wrong server behind a right name.
 	DataTeams string `yaml:"data_teams"`
+	// Map selects every team with its shard (two columns: id, shard number), for the team map
+	// that vifl mains export writes. Optional: only that verb needs it.
+	Map string `yaml:"map"`
 	// Where selects where :shard is served: rows of side, host, port, database.
 	Where string `yaml:"where"`
 	// Switch changes where :shard's :side is served to :host, :port, :database. It is run

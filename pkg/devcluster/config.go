@@ -32,7 +32,7 @@ func (c *cluster) writeConfig() error {
 		"Topo": c.etcd.Address, "TopoRoot": topoRoot, "Vtctld": c.vtctldAddress(), "Vtgate": c.vtgateAddress(),
 		"Cell": Cell, "Backups": c.backupRoot(), "MySQL": c.programs.mysql.Root, "RunAs": c.runAs(),
 		"WorkDir": filepath.Join(c.o.Data, "work"), "Mains": serverAddress(c.mains), "MainsDatabase": mainsDatabase,
-		"Teams": appschema.MainsTeams, "DataTeams": appschema.MainsDataTeams, "Where": appschema.MainsWhere, "Switch": appschema.MainsSwitch,
+		"Teams": appschema.MainsTeams, "DataTeams": appschema.MainsDataTeams, "Map": appschema.MainsMap, "Where": appschema.MainsWhere, "Switch": appschema.MainsSwitch,
 		"Provision": hook("provision"), "Deprovision": hook("deprovision"), "Shards": shards, "Database": Database,
 		"Secrets": c.folder.secrets(), "Tablets": tabletsPerLanding,
 	})

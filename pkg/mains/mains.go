@@ -49,7 +49,7 @@ type Mains struct {
 	db     *sql.DB
 	target mysqlconn.Target
 
-	teams, dataTeams, where, change statement
+	teams, dataTeams, where, change, teamMap statement
 }
 
 // Open connects to mains and checks the configured statements' names. It changes nothing.
@@ -67,6 +67,7 @@ func Open(ctx context.Context, t mysqlconn.Target, c config.Mains) (*Mains, erro
 		{&m.teams, "mains.teams", c.Teams, []string{"shard"}},
 		{&m.dataTeams, "mains.data_teams", c.DataTeams, []string{"shard", "database"}},
 		{&m.where, "mains.where", c.Where, []string{"shard"}},
+		{&m.teamMap, "mains.map", c.Map, nil},
 		{&m.change, "mains.switch", c.Switch, []string{"shard", "side", "host", "port", "database"}},
 	} {
 		var err error

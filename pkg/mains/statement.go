@@ -87,6 +87,9 @@ func contains(list []string, s string) bool {
 }
 
 func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
 	sorted := append([]string{}, names...)
 	sort.Strings(sorted)
 	return ":" + strings.Join(sorted, ", :")

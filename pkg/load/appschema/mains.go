@@ -15,6 +15,7 @@ import (
 const (
 	MainsTeams     = "SELECT team_id FROM teams WHERE shard = :shard ORDER BY team_id"
 	MainsDataTeams = "SELECT team_id FROM teams ORDER BY team_id"
+	MainsMap       = "SELECT team_id, shard FROM teams"
 	MainsWhere     = "SELECT side, host, port, db_name FROM shards WHERE shard = :shard ORDER BY side"
 	MainsSwitch    = "UPDATE shards SET host = :host, port = :port, db_name = :database WHERE shard = :shard AND side = :side"
 )

@@ -20,9 +20,9 @@ import (
 	"github.com/vifl/vifl/pkg/vitess"
 )
 
-// Tablet is the only tablet of a landing, its primary.
+// Tablet is the only tablet of a landing or of another shard, its primary.
 type Tablet struct {
-	// Landing is the landing that the tablet is of.
+	// Landing is the landing that the tablet is of; nil for AddKeyspace's.
 	Landing *vitess.Landing
 	// MySQL is its server; its root may do everything.
 	MySQL *mysqld.Server
@@ -30,6 +30,8 @@ type Tablet struct {
 
 	f        *Fleet
 	uid      int
+	keyspace string
+	shard    string
 	database string
 	external string
 	process  *child.Process
@@ -40,27 +42,15 @@ type Tablet struct {
 func (f *Fleet) AddLanding(ctx context.Context, keyspace, database string, external map[string]mysqlconn.Target) (*Tablet, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	t := &Tablet{Landing: f.Landing(keyspace), f: f, uid: 101 + len(f.landings), database: database}
-	t.Alias = fmt.Sprintf("%s-%010d", Cell, t.uid)
+	t := f.newTablet(keyspace, "0", database)
+	t.Landing = f.Landing(keyspace)
 	if err := t.Landing.Create(ctx, "none"); err != nil {
 		return nil, err
 	}
+	if err := t.start(ctx, external); err != nil {
+		return nil, err
+	}
 	var err error
-	t.MySQL, err = f.MySQL(ctx, fmt.Sprintf("vt_%010d", t.uid), "gtid_mode=ON", "enforce_gtid_consistency=ON", "binlog_format=ROW",
-		"log_replica_updates=ON", "super_read_only=OFF", fmt.Sprintf("server_id=%d", t.uid))
-	if err != nil {
-		return nil, err
-	}
-	f.landings = append(f.landings, t)
-	if err := t.accounts(ctx); err != nil {
-		return nil, err
-	}
-	if err := t.writeExternal(external); err != nil {
-		return nil, err
-	}
-	if err := t.run(ctx); err != nil {
-		return nil, err
-	}
 	for {
 		if err = t.Landing.Elect(ctx, t.Alias); err == nil {
 			break
@@ -72,6 +62,30 @@ func (f *Fleet) AddLanding(ctx context.Context, keyspace, database string, exter
 		}
 	}
 	return t, t.ready(ctx)
+}
+
+// newTablet is a tablet that Stop ends, once it runs.
+func (f *Fleet) newTablet(keyspace, shard, database string) *Tablet {
+	t := &Tablet{f: f, uid: 101 + len(f.landings), keyspace: keyspace, shard: shard, database: database}
+	t.Alias = fmt.Sprintf("%s-%010d", Cell, t.uid)
+	f.landings = append(f.landings, t)
+	return t
+}
+
+// start starts the tablet's server and vttablet.
+func (t *Tablet) start(ctx context.Context, external map[string]mysqlconn.Target) (err error) {
+	t.MySQL, err = t.f.MySQL(ctx, fmt.Sprintf("vt_%010d", t.uid), "gtid_mode=ON", "enforce_gtid_consistency=ON", "binlog_format=ROW",
+		"log_replica_updates=ON", "super_read_only=OFF", fmt.Sprintf("server_id=%d", t.uid))
+	if err != nil {
+		return err
+	}
+	if err := t.accounts(ctx); err != nil {
+		return err
+	}
+	if err := t.writeExternal(external); err != nil {
+		return err
+	}
+	return t.run(ctx)
 }
 
 // accounts runs what Vitess itself initialises a tablet's server with.
@@ -123,7 +137,7 @@ func (t *Tablet) run(ctx context.Context) error {
 	t.process, err = t.f.daemon(ctx, "vttablet", t.Alias, func() ([]string, error) {
 		grpc, err := mysqld.FreePort()
 		return []string{
-			"--tablet-path", t.Alias, "--tablet-hostname", "127.0.0.1", "--init-keyspace", t.Landing.Keyspace(), "--init-shard", "0",
+			"--tablet-path", t.Alias, "--tablet-hostname", "127.0.0.1", "--init-keyspace", t.keyspace, "--init-shard", t.shard,
 			"--init-tablet-type", "replica", "--init-db-name-override", t.database, "--mycnf-file", cnf,
 			"--grpc-port", fmt.Sprint(grpc), "--grpc-bind-address", "127.0.0.1",
 			"--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
@@ -163,6 +177,9 @@ func (t *Tablet) Restart(ctx context.Context) error {
 // Pid is the vttablet's process, which another one follows after a Restart.
 func (t *Tablet) Pid() int { return t.process.Pid() }
 
+// Kill kills the vttablet, and leaves its server.
+func (t *Tablet) Kill() error { return t.process.Kill() }
+
 // Log is the end of the vttablet's log.
 func (t *Tablet) Log() string { return child.Tail(filepath.Join(t.f.dir, t.Alias+".log")) }
 
@@ -171,5 +188,8 @@ func (t *Tablet) kill() error {
 	if t.process != nil {
 		errs = append(errs, t.process.Kill())
 	}
-	return errors.Join(append(errs, t.MySQL.Kill())...)
+	if t.MySQL != nil {
+		errs = append(errs, t.MySQL.Kill())
+	}
+	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vifl/vifl/pkg/child"
@@ -49,7 +50,9 @@ type Fleet struct {
 
 	etcd     *etcd.Server
 	vtctld   *child.Process
-	landings []*Tablet
+	vtgate   *child.Process
+	landings []*Tablet // and the tablets of keyspaces that are none
+	copying  sync.Mutex
 }
 
 // Start starts etcd and vtctld. Stop must be called, whatever it returns.
@@ -70,7 +73,7 @@ func Start(ctx context.Context) (f *Fleet, err error) {
 	if f.inst, err = inst.For(f.user, f.dir); err != nil {
 		return f, err
 	}
-	if f.bin, err = f.programs(); err != nil {
+	if f.bin, err = builtPrograms(); err != nil {
 		return f, err
 	}
 	if err := f.startEtcd(ctx); err != nil {
@@ -86,6 +89,9 @@ func Start(ctx context.Context) (f *Fleet, err error) {
 // Stop ends everything and removes the fleet's folder.
 func (f *Fleet) Stop() error {
 	var errs []error
+	if f.vtgate != nil {
+		errs = append(errs, f.vtgate.Kill())
+	}
 	for _, t := range f.landings {
 		errs = append(errs, t.kill())
 	}
@@ -122,38 +128,39 @@ func (f *Fleet) MySQL(ctx context.Context, name string, extra ...string) (*mysql
 	return mysqld.Start(ctx, f.inst, mysqld.Options{Dir: dir, Name: name, RunAs: f.user, Extra: extra})
 }
 
-// programs is the folder with Vitess' programs, a copy when the user cannot reach it.
-func (f *Fleet) programs() (string, error) {
+// builtPrograms is the folder that scripts/setup.sh builds into.
+func builtPrograms() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	bin := ""
-	for dir := wd; dir != filepath.Dir(dir) && bin == ""; dir = filepath.Dir(dir) {
+	for dir := wd; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			bin = filepath.Join(dir, "bin")
+			return filepath.Join(dir, "bin"), nil
 		}
 	}
-	for _, name := range []string{"vtctld", "vttablet"} {
-		path := filepath.Join(bin, name)
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("a Vitess program: %w: run scripts/setup.sh", err)
-		}
-		if f.user.CanReach(path) {
-			continue
-		}
-		copied := filepath.Join(f.dir, "bin")
-		if err := os.MkdirAll(copied, 0o755); err != nil {
-			return "", err
-		}
-		for _, name := range []string{"vtctld", "vttablet"} {
-			if err := mysqld.CopyTree(filepath.Join(bin, name), filepath.Join(copied, name), true); err != nil {
-				return "", err
-			}
-		}
+	return "", fmt.Errorf("%s is not in the module", wd)
+}
+
+// program is the path of a Vitess program, of a copy when the servers' user cannot reach it.
+func (f *Fleet) program(name string) (string, error) {
+	f.copying.Lock()
+	defer f.copying.Unlock()
+	path := filepath.Join(f.bin, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("a Vitess program: %w: run scripts/setup.sh", err)
+	}
+	if f.user.CanReach(path) {
+		return path, nil
+	}
+	copied := filepath.Join(f.dir, "bin", name)
+	if _, err := os.Stat(copied); err == nil {
 		return copied, nil
 	}
-	return bin, nil
+	if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
+		return "", err
+	}
+	return copied, mysqld.CopyTree(path, copied, true)
 }
 
 func (f *Fleet) startEtcd(ctx context.Context) (err error) {
@@ -182,6 +189,10 @@ func (f *Fleet) startVtctld(ctx context.Context) error {
 // daemon starts a Vitess server and waits until its web server answers as that process.
 func (f *Fleet) daemon(ctx context.Context, program, name string, arguments func() ([]string, error)) (p *child.Process, err error) {
 	log := filepath.Join(f.dir, name+".log")
+	path, err := f.program(program)
+	if err != nil {
+		return nil, err
+	}
 	for range attempts {
 		args, aerr := arguments()
 		if aerr != nil {
@@ -195,7 +206,7 @@ func (f *Fleet) daemon(ctx context.Context, program, name string, arguments func
 		if oerr != nil {
 			return nil, oerr
 		}
-		cmd := exec.Command(filepath.Join(f.bin, program), append([]string{
+		cmd := exec.Command(path, append([]string{
 			"--port", fmt.Sprint(port), "--bind-address", "127.0.0.1", "--log-format", "text",
 			"--topo-implementation", "etcd2", "--topo-global-server-address", f.Config.Topo.Server, "--topo-global-root", root,
 		}, args...)...)
