@@ -30,7 +30,7 @@ func PickStream(f *Facts) (kind, why string) {
 		}
 	}
 	for i, what := range lost {
-		lost[i] = servers[what] + " has " + what
+		lost[i] = servers[what] + ": " + what
 	}
 	if len(lost) > 0 {
 		return state.Binlog, "the vreplication stream would lose or change something: " + few(lost)

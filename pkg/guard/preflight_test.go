@@ -146,7 +146,7 @@ func TestPreflight(t *testing.T) {
 			if c.picks == "" {
 				c.picks = state.VReplication
 			}
-			if picked, why := PickStream(facts); picked != c.picks || why == "" || picked == state.Binlog && !strings.Contains(why, "0123 side a has "+cmp.Or(c.picked, c.name)) {
+			if picked, why := PickStream(facts); picked != c.picks || why == "" || picked == state.Binlog && !strings.Contains(why, "0123 side a: "+cmp.Or(c.picked, c.name)) {
 				t.Errorf("picked the stream %s (%s), expected %s", picked, why, c.picks)
 			}
 			if facts.Stream = c.stream; c.stream == "" {

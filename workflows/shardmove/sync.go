@@ -102,20 +102,30 @@ func (m *Move) SyncStart(ctx context.Context) (out *SyncStatus, err error) {
 	return out, m.follower(ctx)
 }
 
+// followerWait is how long a vifl serve may need to take the stream over from this command.
+const followerWait = 2 * time.Second
+
 // follower says when nobody follows the legacy between the commands.
 func (m *Move) follower(ctx context.Context) error {
 	doc, _, err := m.store.Load(ctx, m.id, m.keyspace)
 	if err != nil || streamKind(doc) != state.Binlog {
 		return err
 	}
-	st, err := m.stream(doc).Status(ctx)
-	if err != nil {
-		return err
+	for start := time.Now(); ; {
+		st, err := m.stream(doc).Status(ctx)
+		if err != nil || st.State != stream.Running || st.Message == "" {
+			return err
+		}
+		if time.Since(start) > followerWait {
+			m.reporter.Note("between commands nobody follows %s: %s", m.source, st.Message)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	if st.State == stream.Running && st.Message != "" {
-		m.reporter.Note("between commands nobody follows %s: %s", m.source, st.Message)
-	}
-	return nil
 }
 
 // SyncStop stops the stream at the end of a transaction.
