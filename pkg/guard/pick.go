@@ -7,7 +7,7 @@ import (
 )
 
 // losing are the checks of what only Vitess' stream loses or changes.
-var losing = []check{{run: compression}, {run: rowsQuery}, {run: changedValues}}
+var losing = []func(*Facts) []Finding{compression, rowsQuery, changedValues}
 
 // PickStream chooses the stream to move a shard by, and says why: Vitess' own, unless the
 // shard has something that makes it lose changes, or may.
@@ -16,16 +16,17 @@ func PickStream(f *Facts) (kind, why string) {
 	asked.Stream = state.VReplication
 	var lost []string
 	servers := map[string]string{} // by what they have
-	for _, c := range losing {
-		for _, found := range c.run(&asked) {
-			if found.Level != OK {
-				what, _, _ := strings.Cut(found.Found, ": the")
-				if servers[what] == "" {
-					lost = append(lost, what)
-					servers[what] = found.Server
-				} else {
-					servers[what] += " and " + found.Server
-				}
+	for _, check := range losing {
+		for _, found := range check(&asked) {
+			if found.Level == OK {
+				continue
+			}
+			what, _, _ := strings.Cut(found.Found, ": the")
+			if servers[what] == "" {
+				lost = append(lost, what)
+				servers[what] = found.Server
+			} else {
+				servers[what] += " and " + found.Server
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"vitess.io/vitess/config"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
+	"github.com/vifl/vifl/pkg/schema"
 )
 
 // open is a pool of connections as an account without a password that write no
@@ -49,7 +50,7 @@ func (s *scratch) makeAccounts(ctx context.Context, admin, database string, land
 		statements = append(statements, fmt.Sprintf(g, account))
 	}
 	// In the name of a database in a GRANT, _ and % stand for others.
-	pattern := "`" + strings.NewReplacer("`", "``", `\`, `\\`, "_", `\_`, "%", `\%`).Replace(database) + "`"
+	pattern := schema.Quote(strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`).Replace(database))
 	statements = append(statements, "GRANT INSERT, UPDATE, DELETE, TRIGGER ON "+pattern+".* TO "+account)
 	for _, q := range statements {
 		if _, err := conn.ExecContext(ctx, q); err != nil {

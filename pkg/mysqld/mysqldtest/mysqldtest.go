@@ -121,6 +121,35 @@ func Open(t testing.TB, s *mysqld.Server, opts ...mysqlconn.Option) *sql.DB {
 	return db
 }
 
+// Rows are the columns' names and the rows that a query gives, as the server prints them.
+func Rows(t testing.TB, db *sql.DB, query string) (columns []string, out [][]sql.NullString) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	if columns, err = rows.Columns(); err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		if err := rows.Scan(dest...); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, values)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return columns, out
+}
+
 // Exec runs statements as root, in one session.
 func Exec(t testing.TB, s *mysqld.Server, statements ...string) {
 	t.Helper()

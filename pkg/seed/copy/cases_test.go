@@ -189,25 +189,9 @@ func autoIncrement(t *testing.T, db *sql.DB, database, table string) uint64 {
 
 func dump(t *testing.T, db *sql.DB, q string) []string {
 	t.Helper()
-	rows, err := db.Query(q)
-	if err != nil {
-		t.Fatalf("%s: %v", q, err)
-	}
-	defer rows.Close()
-	cols, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make([]sql.NullString, len(cols))
-	dest := make([]any, len(cols))
-	for i := range values {
-		dest[i] = &values[i]
-	}
+	cols, rows := mysqldtest.Rows(t, db, q)
 	var out []string
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			t.Fatal(err)
-		}
+	for _, values := range rows {
 		var b strings.Builder
 		for i, v := range values {
 			if v.Valid {
@@ -217,9 +201,6 @@ func dump(t *testing.T, db *sql.DB, q string) []string {
 			}
 		}
 		out = append(out, b.String())
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 	sort.Strings(out)
 	return out

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/mysqld"
+	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/runas"
 	"github.com/vifl/vifl/pkg/stream"
@@ -250,29 +251,10 @@ func content(t testing.TB, db *sql.DB, table string) string {
 	if table == blobs {
 		order = "1" // there is no room to sort the others
 	}
-	rows, err := db.QueryContext(within(t, time.Minute), "select * from "+database+"."+table+" order by "+order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make([]sql.NullString, len(columns))
-	into := make([]any, len(columns))
-	for i := range values {
-		into[i] = &values[i]
-	}
+	_, rows := mysqldtest.Rows(t, db, "select * from "+database+"."+table+" order by "+order)
 	var out strings.Builder
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+	for _, values := range rows {
 		fmt.Fprintf(&out, "%v\n", values)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return out.String()
 }

@@ -196,24 +196,9 @@ func (x *target) apply(parts []*transaction.Part) (changes int) {
 
 func (l *legacy) rows(t *testing.T, q string) []string {
 	t.Helper()
-	rows, err := l.db.Query(q)
-	if err != nil {
-		t.Fatalf("%s: %v", q, err)
-	}
-	defer rows.Close()
-	cols, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, rows := mysqldtest.Rows(t, l.db, q)
 	var out []string
-	values, dest := make([]sql.NullString, len(cols)), make([]any, len(cols))
-	for i := range values {
-		dest[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			t.Fatal(err)
-		}
+	for _, values := range rows {
 		var b strings.Builder
 		for i, v := range values {
 			if v.Valid {
@@ -223,9 +208,6 @@ func (l *legacy) rows(t *testing.T, q string) []string {
 			}
 		}
 		out = append(out, b.String())
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return out
 }
