@@ -51,6 +51,9 @@ type Status struct {
 	State State `json:"state"`
 	// Position is the end of the last transaction that is known to be applied.
 	Position position.FilePos `json:"position"`
+	// GTID is everything that is applied, of a stream that reads servers with GTIDs, which it
+	// may change: then Position is in the binlog of the server that it reads now.
+	GTID string `json:"gtid,omitempty"`
 	// StartPosition is where the stream was started from when it was made.
 	StartPosition position.FilePos `json:"start_position"`
 	// Source names what the stream reads, in the implementation's own words.

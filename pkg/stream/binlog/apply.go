@@ -99,6 +99,7 @@ func (a *applier) close() {
 // progress is what is written of how far the stream is.
 type progress struct {
 	at        position.FilePos
+	gtid      string           // empty: the stream has none
 	ahead     position.FilePos // zero: none
 	committed time.Time        // zero: as it was
 	state     string
@@ -114,14 +115,18 @@ func (c *claim) update(p progress) string {
 	if !p.ahead.IsZero() {
 		ahead = fmt.Sprintf("ahead_file=%s,ahead_pos=%d", quote(p.ahead.File), p.ahead.Pos)
 	}
+	gtid := ""
+	if p.gtid != "" {
+		gtid = "gtid=" + quote(p.gtid) + ","
+	}
 	committed := ""
 	if !p.committed.IsZero() {
 		committed = fmt.Sprintf("committed=%d,", p.committed.Unix())
 	}
 	// updated is when the position was saved; assignments are made from left to right.
-	return fmt.Sprintf("UPDATE _vifl.stream_progress SET updated=IF(file=%[1]s AND pos=%[2]d,updated,UTC_TIMESTAMP(6)),file=%[1]s,pos=%[2]d,%[3]s,%[4]s"+
+	return fmt.Sprintf("UPDATE _vifl.stream_progress SET updated=IF(file=%[1]s AND pos=%[2]d,updated,UTC_TIMESTAMP(6)),file=%[1]s,pos=%[2]d,server=%[12]s,%[13]s%[3]s,%[4]s"+
 		"state=%[5]s,done=%[6]d,passed=%[7]t,blocked=LEFT(%[8]s,64),message=LEFT(%[9]s,1000),beat=beat+1 WHERE id=%[10]d AND generation=%[11]d",
-		quote(p.at.File), p.at.Pos, ahead, committed, quote(p.state), p.done, p.passed, quote(p.blocked), quote(p.message), c.id, c.generation)
+		quote(p.at.File), p.at.Pos, ahead, committed, quote(p.state), p.done, p.passed, quote(p.blocked), quote(p.message), c.id, c.generation, quote(p.at.Server), gtid)
 }
 
 // note writes a state and a message and leaves the position as it is.
@@ -181,7 +186,7 @@ func (a *applier) apply(ctx context.Context, j *job) (saved bool, err error) {
 	}
 	units := n.units()
 	lanes := 1
-	if n.rows > smallBatch || j.again {
+	if a.c.w.stream.group == nil && (n.rows > smallBatch || j.again) {
 		lanes = min(len(units), a.c.w.o.Connections)
 	}
 	work := queued(units)

@@ -25,6 +25,8 @@ type Stream struct {
 	name     string
 	database string
 	source   dump.Source
+	// group is what a stream with GTIDs reads, instead of the one source; nil for none.
+	group Group
 	// given wakes a worker of this process when an order was written. One of another
 	// process finds it by itself a little later.
 	given chan struct{}
@@ -45,7 +47,23 @@ func New(target func(context.Context) (*sql.DB, error), name, database string, s
 }
 
 func (s *Stream) errorf(format string, args ...any) error {
-	return fmt.Errorf("stream %s from %s: "+format, append([]any{s.name, s.source.Target}, args...)...)
+	return fmt.Errorf("stream %s from %s: "+format, append([]any{s.name, s.from()}, args...)...)
+}
+
+// from is what the stream reads, for people.
+func (s *Stream) from() string {
+	if s.group != nil {
+		return s.group.Name()
+	}
+	return s.source.Target.String()
+}
+
+// server is what must stand in the stream's row as its source.
+func (s *Stream) server() string {
+	if s.group != nil {
+		return s.group.Name()
+	}
+	return s.source.Server
 }
 
 // db is the target.

@@ -62,8 +62,8 @@ func (w *Worker) tryClaim(ctx context.Context, token string) (*claim, error) {
 		return nil, err
 	case r == nil:
 		return nil, stream.ErrAbsent
-	case r.server != w.stream.source.Server || r.database != w.stream.database:
-		return nil, w.stream.errorf("found id %d of server %s, database %q; expected server %s, database %q: %w", r.id, r.server, r.database, w.stream.source.Server, w.stream.database, stream.ErrOther)
+	case r.server != w.stream.server() || r.database != w.stream.database:
+		return nil, w.stream.errorf("found id %d of server %s, database %q; expected server %s, database %q: %w", r.id, r.server, r.database, w.stream.server(), w.stream.database, stream.ErrOther)
 	case r.alive:
 		return nil, nil
 	}

@@ -23,15 +23,17 @@ var controlTables = []string{
 	`CREATE TABLE IF NOT EXISTS _vifl.stream (
 	id bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'a stream made anew has a new one',
 	name varchar(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL UNIQUE,
-	server char(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'server_uuid of the source',
+	server varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'server_uuid of the source, or the name of the group that is read',
 	source varchar(255) CHARACTER SET utf8mb4 NOT NULL,
 	db varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 	start_file varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 	start_pos bigint unsigned NOT NULL,
+	start_gtid mediumtext CHARACTER SET ascii COMMENT 'a stream from a group begins behind these',
 	command bigint unsigned NOT NULL DEFAULT 1 COMMENT 'counts the orders',
 	wanted enum('running','stopped') NOT NULL,
 	stop_file varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
 	stop_pos bigint unsigned,
+	stop_server varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'whose binlog stop_file is in',
 	attention datetime(6) NOT NULL COMMENT 'until when orders are looked for often (UTC)',
 	owner varchar(255) CHARACTER SET utf8mb4 COMMENT 'the worker, for people',
 	token char(32) CHARACTER SET ascii COLLATE ascii_bin COMMENT 'the worker',
@@ -42,6 +44,8 @@ var controlTables = []string{
 	generation bigint unsigned NOT NULL DEFAULT 0 COMMENT 'grows whenever another worker takes over',
 	file varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 	pos bigint unsigned NOT NULL,
+	server varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'whose binlog file is in',
+	gtid mediumtext CHARACTER SET ascii COMMENT 'all that is applied, of a stream from a group',
 	ahead_file varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'parts of what lies before may be applied',
 	ahead_pos bigint unsigned,
 	done bigint unsigned NOT NULL DEFAULT 0 COMMENT 'the order that state is about',
@@ -69,13 +73,15 @@ type row struct {
 	source      string
 	database    string
 	start       position.FilePos
+	startGTID   string
 	command     uint64
 	running     bool             // wanted
 	stop        position.FilePos // zero: none
 	owner       string
 	alive       bool // there is an owner, and its last sign of life is recent
 	generation  uint64
-	at          position.FilePos
+	at          position.FilePos // zero: a stream from a group has not read yet
+	gtid        string           // of a stream from a group
 	ahead       position.FilePos // zero: none
 	done        uint64
 	state       string
@@ -92,9 +98,9 @@ func (r *row) failed() bool { return r.blocked != "" || r.state == stateError &&
 // stopped tells a stream that stands still because it was told to.
 func (r *row) stopped() bool { return !r.failed() && r.state == stateStopped && r.done == r.command }
 
-const selectRow = `SELECT s.id, s.server, s.source, s.db, s.start_file, s.start_pos, s.command, s.wanted, s.stop_file, s.stop_pos,
+const selectRow = `SELECT s.id, s.server, s.source, s.db, s.start_file, s.start_pos, IFNULL(s.start_gtid, ''), s.command, s.wanted, s.stop_file, s.stop_pos, s.stop_server,
 	IFNULL(s.owner, ''), s.token IS NOT NULL AND s.seen > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND,
-	p.generation, p.file, p.pos, p.ahead_file, p.ahead_pos, p.done, p.state, p.passed, p.blocked, p.message,
+	p.generation, p.file, p.pos, p.server, IFNULL(p.gtid, ''), p.ahead_file, p.ahead_pos, p.done, p.state, p.passed, p.blocked, p.message,
 	TIMESTAMPDIFF(SECOND, '1970-01-01', p.updated), p.committed
 	FROM _vifl.stream s JOIN _vifl.stream_progress p ON p.id = s.id WHERE s.name = ?`
 
@@ -107,12 +113,12 @@ type queryer interface {
 func (s *Stream) read(ctx context.Context, q queryer, takeover time.Duration) (*row, error) {
 	var r row
 	var wanted string
-	var stopFile, aheadFile sql.NullString
+	var stopFile, stopServer, aheadFile sql.NullString
 	var stopPos, aheadPos sql.Null[uint64]
 	var updated, committed int64
 	err := q.QueryRowContext(ctx, selectRow, takeover.Microseconds(), s.name).Scan(&r.id, &r.server, &r.source, &r.database,
-		&r.start.File, &r.start.Pos, &r.command, &wanted, &stopFile, &stopPos, &r.owner, &r.alive,
-		&r.generation, &r.at.File, &r.at.Pos, &aheadFile, &aheadPos, &r.done, &r.state, &r.passed, &r.blocked, &r.message, &updated, &committed)
+		&r.start.File, &r.start.Pos, &r.startGTID, &r.command, &wanted, &stopFile, &stopPos, &stopServer, &r.owner, &r.alive,
+		&r.generation, &r.at.File, &r.at.Pos, &r.at.Server, &r.gtid, &aheadFile, &aheadPos, &r.done, &r.state, &r.passed, &r.blocked, &r.message, &updated, &committed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || mysqlconn.IsNoSuchTable(err):
 		return nil, nil
@@ -120,12 +126,14 @@ func (s *Stream) read(ctx context.Context, q queryer, takeover time.Duration) (*
 		return nil, s.errorf("reading _vifl.stream: %w", err)
 	}
 	r.running = wanted == stateRunning
-	r.start.Server, r.at.Server = r.server, r.server
+	if s.group == nil {
+		r.start.Server = r.server
+	}
 	if stopFile.Valid {
-		r.stop = position.FilePos{Server: r.server, File: stopFile.String, Pos: stopPos.V}
+		r.stop = position.FilePos{Server: stopServer.String, File: stopFile.String, Pos: stopPos.V}
 	}
 	if aheadFile.Valid {
-		r.ahead = position.FilePos{Server: r.server, File: aheadFile.String, Pos: aheadPos.V}
+		r.ahead = position.FilePos{Server: r.at.Server, File: aheadFile.String, Pos: aheadPos.V}
 	}
 	r.updated = time.Unix(updated, 0).UTC()
 	if committed > 0 {

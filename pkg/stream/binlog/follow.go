@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"vitess.io/vitess/go/mysql/replication"
+
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/stream"
 	"github.com/vifl/vifl/pkg/stream/dump"
@@ -35,9 +37,16 @@ type follower struct {
 
 	// at is up to where everything is applied, saved what the target knows of it. ahead is
 	// the end of a batch that was begun before, zero for none.
+	// With loaded unset nothing of this is known.
+	loaded           bool
 	at, saved, ahead position.FilePos
-	committed        time.Time
-	savedAt          time.Time
+	// gtid is what is applied up to at, of a stream that reads a group; nil for others.
+	gtid replication.GTIDSet
+	// server is whom such a stream reads, looked when it was last seen to be fit for that.
+	server    dump.Source
+	looked    time.Time
+	committed time.Time
+	savedAt   time.Time
 	// touched says that something was applied behind saved.
 	touched bool
 
@@ -70,7 +79,10 @@ func (c *claim) work(ctx context.Context) error {
 		defer close(done)
 		cancel(w.run(ctx))
 	}()
-	f := &follower{c: c, watch: w, apply: newApplier(c), reader: c.w.reader(), backoff: backoffMin}
+	f := &follower{c: c, watch: w, apply: newApplier(c), backoff: backoffMin}
+	if s := c.w.stream; s.group == nil {
+		f.reader = c.w.reader(s.source, nil)
+	}
 	err := f.run(ctx)
 	cancel(err)
 	<-done
@@ -81,7 +93,7 @@ func (c *claim) work(ctx context.Context) error {
 
 func (f *follower) run(ctx context.Context) error {
 	for {
-		if f.saved.IsZero() {
+		if !f.loaded {
 			if err := f.load(ctx); err != nil {
 				if err := f.failed(ctx, err); err != nil {
 					return err
@@ -137,10 +149,17 @@ func (f *follower) load(ctx context.Context) error {
 		return errLost
 	}
 	f.at, f.saved, f.ahead = r.at, r.at, r.ahead
+	if s.group != nil {
+		f.reader = nil // chosen when something is to be read
+		if f.gtid, err = replication.ParseMysql56GTIDSet(r.gtid); err != nil {
+			return final("the set of applied GTIDs cannot be read: %v", err)
+		}
+	}
 	f.committed, f.touched, f.blocked, f.message = time.Time{}, false, r.blocked, r.message
 	if r.stopped() || r.failed() {
 		f.settled = r.command
 	}
+	f.loaded = true
 	return nil
 }
 
@@ -187,6 +206,11 @@ func (f *follower) step(ctx context.Context) error {
 		return nil
 	}
 	if f.reading == nil {
+		if f.reader == nil {
+			if err := f.choose(ctx); err != nil {
+				return err
+			}
+		}
 		f.reading = read(ctx, f.reader, f.c.w.o.Limit, f.at, f.ahead)
 	}
 	bound, exact := o.stop, false
@@ -237,7 +261,7 @@ func (f *follower) atStop(ctx context.Context, o order) (done bool, err error) {
 
 // settle writes how an order ended, with the position.
 func (f *follower) settle(ctx context.Context, o order, p progress) error {
-	p.at, p.ahead, p.committed, p.done = f.at, f.ahead, f.committed, o.command
+	p.at, p.gtid, p.ahead, p.committed, p.done = f.at, f.applied(), f.ahead, f.committed, o.command
 	db, err := f.c.w.stream.db(ctx)
 	if err != nil {
 		return err
@@ -257,8 +281,12 @@ func (f *follower) isSaved() {
 
 // batch applies whole transactions.
 func (f *follower) batch(ctx context.Context, o order, b batch) error {
+	gtid, err := f.with(b.parts)
+	if err != nil {
+		return err
+	}
 	if b.rows == 0 {
-		f.at = b.last.End
+		f.at, f.gtid = b.last.End, gtid
 		if !f.ahead.IsZero() && f.at == f.ahead {
 			f.ahead = position.FilePos{}
 		}
@@ -269,7 +297,7 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 	}
 	f.asked = false
 	f.watch.lastChange.Store(time.Now().UnixNano())
-	after := progress{at: b.last.End, committed: b.last.Committed, state: stateRunning, done: o.command}
+	after := progress{at: b.last.End, gtid: textOf(gtid), committed: b.last.Committed, state: stateRunning, done: o.command}
 	reached := b.last.End == o.stop
 	if reached {
 		after.state = stateStopped
@@ -279,7 +307,7 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 	if err != nil {
 		return err
 	}
-	f.at, f.ahead = b.last.End, position.FilePos{}
+	f.at, f.gtid, f.ahead = b.last.End, gtid, position.FilePos{}
 	f.committed, f.touched = b.last.Committed, true
 	if !saved {
 		// The next batch's beginning saves it too; only what nothing follows is saved here.
@@ -298,6 +326,8 @@ func (f *follower) large(ctx context.Context, o order) error {
 	f.asked = false
 	var passed, reached bool
 	var end position.FilePos
+	var gtid replication.GTIDSet
+	var odd error
 	next := func(ctx context.Context) (*transaction.Part, error) {
 		for {
 			// The order may be another one by now: to stop here does not wait for the end.
@@ -319,7 +349,10 @@ func (f *follower) large(ctx context.Context, o order) error {
 	}
 	err := f.apply.large(ctx, next, func(last *transaction.Part) (progress, bool) {
 		o = f.watch.order()
-		p := progress{at: last.End, committed: last.Committed, state: stateRunning, done: o.command}
+		if gtid, odd = f.with([]*transaction.Part{last}); odd != nil {
+			return progress{}, false
+		}
+		p := progress{at: last.End, gtid: textOf(gtid), committed: last.Committed, state: stateRunning, done: o.command}
 		if !o.stop.IsZero() {
 			c, err := position.Compare(last.End, o.stop)
 			passed, reached = err != nil || c > 0, err == nil && c == 0
@@ -332,6 +365,8 @@ func (f *follower) large(ctx context.Context, o order) error {
 	})
 	var r *readError
 	switch {
+	case odd != nil:
+		return odd
 	case passed || errors.Is(err, errDropped):
 		f.stopReading() // it has to be read again
 		f.apply.close()
@@ -345,7 +380,7 @@ func (f *follower) large(ctx context.Context, o order) error {
 	case err != nil:
 		return err
 	}
-	f.at = end
+	f.at, f.gtid = end, gtid
 	f.isSaved()
 	if reached {
 		f.settled, f.since = o.command, time.Now()
@@ -413,7 +448,7 @@ func (f *follower) failed(ctx context.Context, err error) error {
 
 // write notes a failure beside the position that the target has.
 func (f *follower) write(ctx context.Context, o order, p progress) bool {
-	if f.saved.IsZero() || o.command == 0 {
+	if !f.loaded || o.command == 0 {
 		return false
 	}
 	db, err := f.c.w.stream.db(ctx)
@@ -425,13 +460,16 @@ func (f *follower) write(ctx context.Context, o order, p progress) bool {
 
 // forget makes the next step read from the target how far the stream is.
 func (f *follower) forget() {
-	f.saved = position.FilePos{}
+	f.loaded = false
 	f.stopReading()
 	f.apply.close()
 }
 
 // idle waits for something to do, having saved the position.
 func (f *follower) idle(ctx context.Context, o order) error {
+	if err := f.stillFit(ctx); err != nil {
+		return err
+	}
 	if f.at != f.saved {
 		if f.touched || time.Since(f.savedAt) >= saveEvery {
 			return f.savePosition(ctx, o)
@@ -455,7 +493,7 @@ func (f *follower) savePosition(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	if err := f.c.save(ctx, db, progress{at: f.at, ahead: f.ahead, committed: f.committed, state: stateRunning, done: o.command}); err != nil {
+	if err := f.c.save(ctx, db, progress{at: f.at, gtid: f.applied(), ahead: f.ahead, committed: f.committed, state: stateRunning, done: o.command}); err != nil {
 		return err
 	}
 	f.isSaved()

@@ -33,20 +33,25 @@ var errOvertaken = errors.New("somebody else gave another order meanwhile")
 // Start is stream.Stream's. It refuses a source that is another server than from is a
 // position of, and tables of the target that the stream cannot keep in step.
 func (s *Stream) Start(ctx context.Context, from position.FilePos) error {
-	if from.Server != s.source.Server {
-		return s.errorf("start at %s: the position is of server %s, expected %s", from, from.Server, s.source.Server)
+	if s.group != nil || from.Server != s.source.Server {
+		return s.errorf("start at %s: the position is of server %s, expected %s", from, from.Server, s.server())
 	}
+	return s.start(ctx, from, "", s.verify)
+}
+
+// start makes the stream behind a position or, where it reads a group, behind GTIDs.
+func (s *Stream) start(ctx context.Context, from position.FilePos, gtid string, verify func(context.Context) error) error {
 	r, err := s.row(ctx)
 	if err != nil {
 		return err
 	}
 	if r != nil {
-		if err := s.sameStart(r, from); err != nil {
+		if err := s.sameStart(r, from, gtid); err != nil {
 			return err
 		}
 		return s.Resume(ctx)
 	}
-	if err := s.verify(ctx); err != nil {
+	if err := verify(ctx); err != nil {
 		return err
 	}
 	db, err := s.db(ctx)
@@ -63,10 +68,10 @@ func (s *Stream) Start(ctx context.Context, from position.FilePos) error {
 	if err := s.makeTables(ctx, db); err != nil {
 		return err
 	}
-	if err := s.insert(ctx, db, from); err != nil {
+	if err := s.insert(ctx, db, from, gtid); err != nil {
 		// The reply may have been lost, or somebody was faster: what is there decides.
 		if r, rerr := s.row(ctx); rerr != nil || r == nil {
-			return s.errorf("start at %s: %w", from, err)
+			return s.errorf("start at %s%s: %w", from, gtid, err)
 		}
 	}
 	r, err = s.present(ctx)
@@ -74,14 +79,15 @@ func (s *Stream) Start(ctx context.Context, from position.FilePos) error {
 		return err
 	}
 	s.wake()
-	return s.sameStart(r, from)
+	return s.sameStart(r, from, gtid)
 }
 
-func (s *Stream) insert(ctx context.Context, db *sql.DB, from position.FilePos) error {
+func (s *Stream) insert(ctx context.Context, db *sql.DB, from position.FilePos, gtid string) error {
+	applied := sql.NullString{String: gtid, Valid: s.group != nil}
 	return transact(ctx, db, restoreWait, func(c *sql.Conn) error {
-		res, err := c.ExecContext(ctx, `INSERT INTO _vifl.stream (name, server, source, db, start_file, start_pos, wanted, attention)
-			VALUES (?, ?, LEFT(?, 255), ?, ?, ?, 'running', UTC_TIMESTAMP(6))`,
-			s.name, s.source.Server, s.source.Target.String(), s.database, from.File, from.Pos)
+		res, err := c.ExecContext(ctx, `INSERT INTO _vifl.stream (name, server, source, db, start_file, start_pos, start_gtid, wanted, attention)
+			VALUES (?, ?, LEFT(?, 255), ?, ?, ?, ?, 'running', UTC_TIMESTAMP(6))`,
+			s.name, s.server(), s.from(), s.database, from.File, from.Pos, applied)
 		if err != nil {
 			return err
 		}
@@ -89,7 +95,7 @@ func (s *Stream) insert(ctx context.Context, db *sql.DB, from position.FilePos) 
 		if err != nil {
 			return err
 		}
-		_, err = c.ExecContext(ctx, "INSERT INTO _vifl.stream_progress (id, file, pos, state, updated) VALUES (?, ?, ?, 'running', UTC_TIMESTAMP(6))", id, from.File, from.Pos)
+		_, err = c.ExecContext(ctx, "INSERT INTO _vifl.stream_progress (id, file, pos, server, gtid, state, updated) VALUES (?, ?, ?, ?, ?, 'running', UTC_TIMESTAMP(6))", id, from.File, from.Pos, from.Server, applied)
 		return err
 	})
 }
@@ -111,12 +117,12 @@ func (s *Stream) verify(ctx context.Context) error {
 	return nil
 }
 
-func (s *Stream) sameStart(r *row, from position.FilePos) error {
-	if r.server == from.Server && r.database == s.database && r.start == from {
+func (s *Stream) sameStart(r *row, from position.FilePos, gtid string) error {
+	if r.server == s.server() && r.database == s.database && r.start == from && r.startGTID == gtid {
 		return nil
 	}
-	return s.errorf("found id %d from %s of server %s, database %q; expected from %s of server %s, database %q: %w: delete it if it is not used",
-		r.id, r.start, r.server, r.database, from, from.Server, s.database, stream.ErrOther)
+	return s.errorf("found id %d from %s%s of server %s, database %q; expected from %s%s of server %s, database %q: %w: delete it if it is not used",
+		r.id, r.start, r.startGTID, r.server, r.database, from, gtid, s.server(), s.database, stream.ErrOther)
 }
 
 // Resume is stream.Stream's.
@@ -169,7 +175,7 @@ func (s *Stream) Status(ctx context.Context) (stream.Status, error) {
 		return stream.Status{State: stream.Absent}, nil
 	}
 	st := stream.Status{
-		ID: r.id, State: stream.Running, Position: r.at, StartPosition: r.start, Source: r.source,
+		ID: r.id, State: stream.Running, Position: r.at, GTID: r.gtid, StartPosition: r.start, Source: r.source,
 		Blocked: r.blocked, Message: r.message, Updated: r.updated, Transaction: r.transaction,
 	}
 	switch {
@@ -249,17 +255,17 @@ func (s *Stream) order(ctx context.Context, r *row, running bool, stop position.
 	if running {
 		wanted = stateRunning
 	}
-	var file, pos any
+	var file, pos, server any
 	if !stop.IsZero() {
-		file, pos = stop.File, stop.Pos
+		file, pos, server = stop.File, stop.Pos, stop.Server
 	}
 	// Who stops it will soon want something else of it.
 	expect := attentive
 	if running && stop.IsZero() {
 		expect = 0
 	}
-	res, err := db.ExecContext(ctx, `UPDATE _vifl.stream SET command = command + 1, wanted = ?, stop_file = ?, stop_pos = ?,
-		attention = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND command = ?`, wanted, file, pos, expect.Microseconds(), r.id, r.command)
+	res, err := db.ExecContext(ctx, `UPDATE _vifl.stream SET command = command + 1, wanted = ?, stop_file = ?, stop_pos = ?, stop_server = ?,
+		attention = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND command = ?`, wanted, file, pos, server, expect.Microseconds(), r.id, r.command)
 	if err != nil {
 		return nil, s.errorf("id %d: %w", r.id, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/stream/dump"
 	"github.com/vifl/vifl/pkg/stream/transaction"
 )
 
@@ -16,9 +17,9 @@ type reading struct {
 	done   chan struct{}
 }
 
-// reader is the source's, for all readings of a claim: it may know what lies before the place
-// where one begins.
-func (w *Worker) reader() *transaction.Reader {
+// reader is the source's, for all readings of it: it may know what lies before the place
+// where one begins. skip is transaction.Options'.
+func (w *Worker) reader(source dump.Source, skip func(transaction.GTID) (bool, error)) *transaction.Reader {
 	tables := func(ctx context.Context) (*schema.Schema, error) {
 		db, err := w.stream.db(ctx)
 		if err != nil {
@@ -30,7 +31,9 @@ func (w *Worker) reader() *transaction.Reader {
 		}
 		return s, w.stream.fit(s)
 	}
-	return transaction.New(w.stream.source, w.stream.database, tables, w.o.Limit)
+	r := transaction.New(source, w.stream.database, tables, w.o.Limit)
+	r.Skip = skip
+	return r
 }
 
 // read begins to read behind from. Up to until, where a batch was begun before, everything

@@ -97,11 +97,11 @@ func (w *watch) look(ctx context.Context, renewed time.Time) (attentive bool, er
 	}
 	var o order
 	var wanted string
-	var file sql.NullString
+	var file, server sql.NullString
 	var pos sql.Null[uint64]
 	var mine bool
-	err = db.QueryRowContext(ctx, `SELECT command, wanted, stop_file, stop_pos, token <=> ?, attention > UTC_TIMESTAMP(6) FROM _vifl.stream WHERE id = ?`, w.c.token, w.c.id).
-		Scan(&o.command, &wanted, &file, &pos, &mine, &attentive)
+	err = db.QueryRowContext(ctx, `SELECT command, wanted, stop_file, stop_pos, stop_server, token <=> ?, attention > UTC_TIMESTAMP(6) FROM _vifl.stream WHERE id = ?`, w.c.token, w.c.id).
+		Scan(&o.command, &wanted, &file, &pos, &server, &mine, &attentive)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || mysqlconn.IsNoSuchTable(err):
 		return false, stream.ErrAbsent
@@ -112,7 +112,7 @@ func (w *watch) look(ctx context.Context, renewed time.Time) (attentive bool, er
 	}
 	o.running = wanted == stateRunning
 	if file.Valid {
-		o.stop = position.FilePos{Server: w.c.w.stream.source.Server, File: file.String, Pos: pos.V}
+		o.stop = position.FilePos{Server: server.String, File: file.String, Pos: pos.V}
 	}
 	w.mu.Lock()
 	fresh := o.command != w.now.command

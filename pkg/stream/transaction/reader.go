@@ -22,6 +22,10 @@ type Reader struct {
 	database string
 	tables   func(context.Context) (*schema.Schema, error)
 	limit    int
+	// Skip says of a transaction with a GTID, before anything of it is looked at, that it
+	// shall be passed by: it then comes as a Part without changes. Its error ends Run. Nil
+	// skips none. Set it before the first Run.
+	Skip func(GTID) (bool, error)
 
 	// end is the End of the last part that was handed over and taken.
 	end position.FilePos
@@ -66,6 +70,8 @@ type session struct {
 	bytes    int
 	handed   bool // parts of the open transaction were handed over
 	xa       xaState
+	gtid     GTID
+	skipped  bool // the open transaction, or the one that begins, is passed by
 
 	mappings   map[uint64]*mapping
 	generation int // of table ids: they are given anew with every statement
@@ -91,6 +97,9 @@ func (s *session) broken(e *dump.Event, format string, args ...any) error {
 }
 
 func (s *session) event(e *dump.Event) error {
+	if s.skipped {
+		return s.passBy(e)
+	}
 	switch e.Type {
 	case replication.TABLE_MAP_EVENT:
 		return s.tableMap(e)
@@ -115,7 +124,7 @@ func (s *session) event(e *dump.Event) error {
 		if s.begun {
 			return s.broken(e, "another transaction begins before the one behind %s ended", s.boundary)
 		}
-		return nil
+		return s.identify(e)
 	case replication.TRANSACTION_PAYLOAD_EVENT:
 		return e.Payload(s.event)
 	case replication.XA_PREPARE_LOG_EVENT:
@@ -157,7 +166,7 @@ func (s *session) commit(e *dump.Event) error {
 
 // end hands over what is left of a transaction that ends with e.
 func (s *session) end(e *dump.Event) error {
-	p := &Part{Changes: s.changes, Bytes: s.bytes, Last: true, End: e.End}
+	p := &Part{Changes: s.changes, Bytes: s.bytes, Last: true, End: e.End, GTID: s.gtid}
 	if e.Timestamp != 0 {
 		p.Committed = time.Unix(int64(e.Timestamp), 0).UTC()
 	}
@@ -171,6 +180,7 @@ func (s *session) end(e *dump.Event) error {
 
 func (s *session) reset() {
 	s.begun, s.handed, s.changes, s.bytes, s.xa = false, false, nil, 0, xaState{}
+	s.gtid, s.skipped = GTID{}, false
 	s.generation++
 }
 

@@ -46,8 +46,27 @@ type Part struct {
 	Last bool
 	// End is where the transaction ends.
 	End position.FilePos
+	// GTID is the transaction's; none where the source has no GTIDs, or between two
+	// transactions.
+	GTID GTID
 	// Committed is when it was committed, by the source's clock; seconds.
 	Committed time.Time
+}
+
+// GTID is a transaction's global identifier. None is one without a Server.
+type GTID struct {
+	Server string // the server_uuid of where the transaction was first committed
+	Number int64
+	// Tag is the one of MySQL 8.3 and later, which sets of GTIDs here do not know.
+	Tag string
+}
+
+// String is how MySQL writes it.
+func (g GTID) String() string {
+	if g.Tag != "" {
+		return fmt.Sprintf("%s:%s:%d", g.Server, g.Tag, g.Number)
+	}
+	return fmt.Sprintf("%s:%d", g.Server, g.Number)
 }
 
 // Blocked is something in the binlog that cannot be carried over: a DDL on one of the
