@@ -126,7 +126,7 @@ func (c *cluster) provision(ctx context.Context, l Landing, say func(string)) er
 	return c.writeState()
 }
 
-const provisionTimeout = 5 * time.Minute
+const provisionTimeout = 20 * time.Minute
 
 func (c *cluster) tabletsOf(keyspace string) []*tablet {
 	c.landings.list.Lock()
