@@ -53,7 +53,7 @@ func TestBadInput(t *testing.T) {
 		"an unknown flag":       {nil, []string{"diff", "0123", "--yes"}, 2, []string{"--yes"}},
 		"an unknown format":     {nil, []string{"--output", "xml", "status", "0123"}, 2, []string{"xml"}},
 		"a verb too early":      {nil, []string{"diff", "4567"}, 3, []string{"vifl preflight"}},
-		"a cutover too early":   {nil, []string{"cutover", "4567", "--confirm", "4567", "--one-way"}, 3, []string{"expected validated"}},
+		"a cutover too early":   {nil, []string{"cutover", "4567", "--confirm", "4567"}, 3, []string{"expected validated"}},
 		"a hold without reason": {nil, []string{"hold", "4567"}, 2, []string{"--why"}},
 		"another number typed":  {nil, []string{"complete", "4567", "--confirm", "0123"}, 3, []string{"R21", "nothing was changed"}},
 		"a rollback":            {nil, []string{"rollback", "4567"}, 3, []string{"not in this version"}},

@@ -94,7 +94,7 @@ func TestKilledInEachStep(t *testing.T) {
 		"open the landing for writes", "probe: write and read through vtgate", "the pause is within its bound",
 		"mains sends the application to vtgate",
 	} {
-		killedAt(t, "cutover/"+step, "cutover", "4567", "--confirm", "4567", "--one-way", "--max-age", "2h")
+		killedAt(t, "cutover/"+step, "cutover", "4567", "--confirm", "4567", "--max-age", "2h")
 		must(t, "thaw", "4567")
 		if f := flags(t, a) + flags(t, b); f != "000000" {
 			t.Fatalf("killed at %q, then thawed: flags %s", step, f)
@@ -108,18 +108,18 @@ func TestKilledInEachStep(t *testing.T) {
 	must(t, "rehearse", "4567", "--max-age", "2h")
 
 	// From there on it goes forward, by the same command only.
-	killedAt(t, "cutover/between the attempt and the change of mains", "cutover", "4567", "--confirm", "4567", "--one-way", "--max-age", "2h")
+	killedAt(t, "cutover/between the attempt and the change of mains", "cutover", "4567", "--confirm", "4567", "--max-age", "2h")
 	if r := vifl(t, "thaw", "4567"); r.code != 3 || !strings.Contains(r.stderr, "point of no undo") {
 		t.Errorf("thaw behind the point of no undo: %s", r)
 	}
 	if f := flags(t, a) + flags(t, b); f != "110110" {
 		t.Errorf("flags between the attempt and the change of mains: %s", f)
 	}
-	for _, step := range []string{"end the application's connections on the legacy", "keep the legacy closed, over restarts too", "write the switch down"} {
-		killedAt(t, "cutover/"+step, "cutover", "4567", "--confirm", "4567", "--one-way")
+	for _, step := range []string{"end the application's connections on the legacy", "keep the legacy closed, over restarts too", "start the stream back", "write the switch down"} {
+		killedAt(t, "cutover/"+step, "cutover", "4567", "--confirm", "4567")
 	}
-	must(t, "cutover", "4567", "--confirm", "4567", "--one-way")
-	if f := flags(t, a) + flags(t, b); f != "111111" {
+	must(t, "cutover", "4567", "--confirm", "4567")
+	if f := flags(t, a) + flags(t, b); f != "101111" {
 		t.Errorf("flags after the cutover: %s", f)
 	}
 	s := decode[struct {
@@ -133,5 +133,36 @@ func TestKilledInEachStep(t *testing.T) {
 	if s.LandingGTID == "" || s.PauseMillis <= 0 {
 		t.Errorf("a cutover ended by another owner forgot where the landing was opened, or its pause: %+v", s)
 	}
+
+	// And the way back, by the same rules.
+	killedAt(t, "diff --reverse/stream stopped", "diff", "--reverse", "4567")
+	must(t, "diff", "--reverse", "4567")
+	for _, step := range []string{
+		"take the landing's shard lock", "refusals once more, under the locks", "raise the epoch in mains", "rehearse the change of mains",
+		"note the landing's primary and its flags", "fence the landing", "freeze the landing's primary",
+		"the stream back applies the landing's last transaction", "stop the stream back", "counters on the legacy past the landing's",
+		"side b applies the last of side a", "compare the newest keys", "nothing moved", "mains sends the application to the legacy",
+	} {
+		killedAt(t, "rollback/"+step, "rollback", "4567", "--confirm", "4567")
+		must(t, "thaw", "4567")
+		if f := flags(t, a) + flags(t, b); f != "101111" {
+			t.Fatalf("killed at %q, then thawed: flags of the legacy %s", step, f)
+		}
+		if err := writeThrough(t.Context(), "legacy_4567", "DELETE FROM messages WHERE 1 = 0"); err != nil {
+			t.Fatalf("killed at %q, then thawed: the landing takes no writes: %v", step, err)
+		}
+	}
+	killedAt(t, "rollback/between the attempt and the change of mains", "rollback", "4567", "--confirm", "4567")
+	if r := vifl(t, "thaw", "4567"); r.code != 3 || !strings.Contains(r.stderr, "vifl rollback 4567 --confirm 4567") {
+		t.Errorf("thaw behind a rollback's point of no undo: %s", r)
+	}
+	for _, step := range []string{"open the legacy", "the landing follows the legacy again", "end the stream back", "write the rollback down"} {
+		killedAt(t, "rollback/"+step, "rollback", "4567", "--confirm", "4567")
+	}
+	must(t, "rollback", "4567", "--confirm", "4567")
+	if f := flags(t, a) + flags(t, b); f != "000000" {
+		t.Errorf("flags after the rollback: %s", f)
+	}
+	must(t, "diff", "4567")
 	w.stop(t)
 }

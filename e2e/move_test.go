@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/vifl/vifl/pkg/child"
 	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/pkg/vitess"
 )
 
 // writers is the old application at work.
@@ -39,8 +41,8 @@ func startLoad(t *testing.T, shard shardid.ID, rate int) *writers {
 	return w
 }
 
-// stop ends the load and verifies its ledger against all servers.
-func (w *writers) stop(t *testing.T) {
+// stop ends the load and verifies its ledger against all servers, with flags of verify.
+func (w *writers) stop(t *testing.T, flags ...string) {
 	t.Helper()
 	if err := w.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -54,11 +56,12 @@ func (w *writers) stop(t *testing.T) {
 		t.Fatal("the load does not end")
 	}
 	t.Logf("load:\n%s", w.report)
-	must(t, "dev", "load", "verify", "--ledger", w.ledger)
+	must(t, append([]string{"dev", "load", "verify", "--ledger", w.ledger}, flags...)...)
 }
 
-// TestMoveUnderLoad moves shard 0123 from its preflight to its completion while the old
-// application writes to it, and checks every acknowledged write.
+// TestMoveUnderLoad moves shard 0123 from its preflight to its completion, with a rollback and
+// a second cutover on the way, while the old application writes to it, and checks every
+// acknowledged write.
 func TestMoveUnderLoad(t *testing.T) {
 	const shard = shardid.ID(123)
 	a, b := side(t, shard, "a"), side(t, shard, "b")
@@ -99,12 +102,23 @@ func TestMoveUnderLoad(t *testing.T) {
 			t.Errorf("flags after the rehearsal: %s", f)
 		}
 	})
-	t.Run("cutover needs --one-way and the typed number", func(t *testing.T) {
-		if r := vifl(t, "cutover", "0123", "--confirm", "0123"); r.code != 2 || !strings.Contains(r.stderr, "--one-way") {
-			t.Errorf("without --one-way: %s", r)
-		}
-		if r := vifl(t, "cutover", "0123", "--confirm", "4567", "--one-way"); r.code != 3 {
+	t.Run("cutover needs the typed number", func(t *testing.T) {
+		if r := vifl(t, "cutover", "0123", "--confirm", "4567"); r.code != 3 || !strings.Contains(r.stdout, "R21") {
 			t.Errorf("with another number: %s", r)
+		}
+	})
+	t.Run("no way back", func(t *testing.T) {
+		for _, s := range []string{"a", "b"} {
+			exec1(t, root(t, shard, s), "REVOKE ALTER ON `slack`.* FROM vifl@'%'")
+		}
+		if r := vifl(t, "cutover", "0123", "--confirm", "0123", "--dry-run"); r.code != 3 || !strings.Contains(r.stdout, "R23") || !strings.Contains(r.stdout, "ALTER on slack") {
+			t.Errorf("without a privilege that a stream back needs: %s", r)
+		}
+		if r := vifl(t, "cutover", "0123", "--confirm", "0123", "--dry-run", "--one-way"); r.code != 0 {
+			t.Errorf("the same with --one-way: %s", r)
+		}
+		for _, s := range []string{"a", "b"} {
+			exec1(t, root(t, shard, s), "GRANT ALTER ON `slack`.* TO vifl@'%'")
 		}
 	})
 	t.Run("vtgate's password is wrong", func(t *testing.T) {
@@ -115,7 +129,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	})
 	t.Run("hold", func(t *testing.T) {
 		must(t, "hold", "0123", "--why", "a release is under way")
-		if r := vifl(t, "cutover", "0123", "--confirm", "0123", "--one-way"); r.code != 3 || !strings.Contains(r.stdout, "a release is under way") {
+		if r := vifl(t, "cutover", "0123", "--confirm", "0123"); r.code != 3 || !strings.Contains(r.stdout, "a release is under way") {
 			t.Errorf("cutover of a held shard: %s", r)
 		}
 		must(t, "unhold", "0123", "--why", "released")
@@ -124,7 +138,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		other := side(t, 4567, "a")
 		before := flags(t, a) + flags(t, b) + flags(t, other) // 4567 may have been moved, and be closed
 		swapped := swappedConfig(t)
-		r := viflWith(t, swapped, nil, "--output", "json", "cutover", "0123", "--confirm", "0123", "--one-way")
+		r := viflWith(t, swapped, nil, "--output", "json", "cutover", "0123", "--confirm", "0123")
 		if r.code != 3 {
 			t.Fatalf("a cutover with the hosts of 0123 and 4567 swapped: %s", r)
 		}
@@ -144,31 +158,44 @@ func TestMoveUnderLoad(t *testing.T) {
 		}
 	})
 
-	before := query1(t, a, "SELECT COUNT(*) FROM slack.messages")
-	must(t, "cutover", "0123", "--confirm", "0123", "--one-way")
-	time.Sleep(2 * time.Second)
-	if f := flags(t, a) + flags(t, b); f != "111111" {
-		t.Errorf("flags of the legacy after the cutover: %s, expected all on", f)
+	must(t, "cutover", "0123", "--confirm", "0123")
+	switched(t, a, b)
+	if r := vifl(t, "complete", "0123", "--confirm", "0123"); r.code != 3 || !strings.Contains(r.stdout, "R28") {
+		t.Errorf("complete without a reverse diff: %s", r)
 	}
-	after := query1(t, a, "SELECT COUNT(*) FROM slack.messages")
-	time.Sleep(time.Second)
-	if again := query1(t, a, "SELECT COUNT(*) FROM slack.messages"); again != after {
-		t.Errorf("the legacy still takes writes: %s, then %s messages (before the cutover %s)", after, again, before)
+	if r := vifl(t, "rollback", "0123", "--confirm", "4567"); r.code != 3 || !strings.Contains(r.stdout, "R21") {
+		t.Errorf("rollback with another number: %s", r)
 	}
-	s := decode[struct {
-		Traffic string `json:"traffic"`
-		State   struct {
-			Phase string `json:"phase"`
-		} `json:"state"`
-	}](t, must(t, "--output", "json", "status", "0123"))
-	if s.Traffic != "vitess" || s.State.Phase != "switched" {
-		t.Errorf("status %+v", s)
+	// Nobody follows the landing but the commands until here: they bring the legacy in step.
+	must(t, "diff", "--reverse", "0123")
+	serving(t, "0123")
+	reparent(t, "legacy_0123")
+	time.Sleep(5 * time.Second) // writes on the landing, read from another tablet
+	exec1(t, a, "SET GLOBAL offline_mode = OFF")
+	if r := vifl(t, "rollback", "0123", "--confirm", "0123", "--dry-run"); r.code != 3 || !strings.Contains(r.stdout, "R26") {
+		t.Errorf("rollback to a legacy that somebody opened: %s", r)
 	}
-	w.stop(t)
+	exec1(t, a, "SET GLOBAL offline_mode = ON")
+	must(t, "rollback", "0123", "--confirm", "0123")
+	if f := flags(t, a) + flags(t, b); f != "000000" {
+		t.Errorf("flags of the legacy after the rollback: %s", f)
+	}
+	if n := query1(t, a, "SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE variable_name IN ('read_only', 'super_read_only', 'offline_mode')"); n != "0" {
+		t.Errorf("%s of the closing flags are still persisted after the rollback", n)
+	}
+	if traffic, phase := where(t, "0123"); traffic != "legacy" || phase != "syncing" {
+		t.Errorf("after the rollback: traffic on %s, %s", traffic, phase)
+	}
+	time.Sleep(2 * time.Second) // writes on the legacy
 
-	if r := vifl(t, "rollback", "0123"); r.code != 3 || !strings.Contains(r.stderr, "not in this version") {
-		t.Errorf("rollback: %s", r)
-	}
+	must(t, "diff", "0123")
+	must(t, "cutover", "0123", "--confirm", "0123")
+	switched(t, a, b)
+	time.Sleep(2 * time.Second)
+	must(t, "diff", "--reverse", "0123")
+	w.stop(t, "--legacy-follows")
+	after := query1(t, a, "SELECT COUNT(*) FROM slack.messages")
+
 	if r := vifl(t, "abort", "0123"); r.code != 3 {
 		t.Errorf("abort after the switch: %s", r)
 	}
@@ -185,6 +212,53 @@ func TestMoveUnderLoad(t *testing.T) {
 	if n := query1(t, a, "SELECT COUNT(*) FROM slack.messages"); n != after {
 		t.Errorf("legacy data changed by complete: %s messages, before %s", n, after)
 	}
+}
+
+// switched sees that a cutover has happened, with a stream back to side a.
+func switched(t *testing.T, a, b *sql.DB) {
+	t.Helper()
+	if f := flags(t, a) + flags(t, b); f != "101111" {
+		t.Errorf("flags of the legacy after the cutover: %s, expected all on but super_read_only of side a", f)
+	}
+	if traffic, phase := where(t, "0123"); traffic != "vitess" || phase != "switched" {
+		t.Errorf("after the cutover: traffic on %s, %s", traffic, phase)
+	}
+}
+
+// where is who serves a shard, and its phase.
+func where(t *testing.T, shard string) (traffic, phase string) {
+	t.Helper()
+	s := decode[struct {
+		Traffic string `json:"traffic"`
+		State   struct {
+			Phase string `json:"phase"`
+		} `json:"state"`
+	}](t, must(t, "--output", "json", "status", shard))
+	return s.Traffic, s.State.Phase
+}
+
+// reparent makes another tablet the landing's primary, as an operator does for maintenance.
+func reparent(t *testing.T, keyspace string) {
+	t.Helper()
+	vitesses, err := vitess.Open(t.Context(), fleet.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vitesses.Close()
+	landing := vitesses.Landing(keyspace)
+	tablets, err := landing.Tablets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tablet := range tablets {
+		if tablet.Type == "REPLICA" {
+			if err := landing.Elect(t.Context(), tablet.Alias); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("the landing has no replica")
 }
 
 func writeThrough(ctx context.Context, database, stmt string) error {

@@ -129,13 +129,14 @@ func newDevLoadVerifyCommand() *cobra.Command {
 	var ledger string
 	var wait time.Duration
 	var problems int
+	var follows bool
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check every write of a ledger against all servers; exit code 1 when one is not as it must be",
 		Long: `verify reads every row that the ledger names on both legacy servers and, where mains serves
 the shard from Vitess, on the landing through vtgate. What the legacy acknowledged must be
 on both sides, and on the landing; what vtgate acknowledged must be on the landing and not
-on the legacy; what was deleted or rolled back must be nowhere; a write whose reply was lost
+on the legacy, or there too with --legacy-follows; what was deleted or rolled back must be nowhere; a write whose reply was lost
 may be there or not, but the same everywhere. The load must have ended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -147,7 +148,7 @@ may be there or not, but the same everywhere. The load must have ended.`,
 			if err != nil {
 				return err
 			}
-			o.Wait, o.MaxProblems = wait, problems
+			o.Wait, o.MaxProblems, o.Follows = wait, problems, follows
 			result, err := load.Verify(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -164,6 +165,7 @@ may be there or not, but the same everywhere. The load must have ended.`,
 	f := cmd.Flags()
 	f.StringVar(&ledger, "ledger", "load.ledger", "the ledger")
 	f.DurationVar(&wait, "wait", 30*time.Second, "how long a row may take to reach the other side")
+	f.BoolVar(&follows, "legacy-follows", false, "a stream back keeps the legacy in step: it must have all of the landing's writes too")
 	f.IntVar(&problems, "max-problems", 100, "how many problems are listed")
 	return cmd
 }

@@ -17,11 +17,14 @@ import (
 
 func (a *app) newDiffCommand() *cobra.Command {
 	var o shardmove.DiffOptions
-	var explain bool
+	var explain, reverse bool
 	cmd := &cobra.Command{
-		Use: "diff SHARD [--explain TABLE KEY]", Short: "compare legacy and landing at one instant; equal gives a certificate",
+		Use: "diff SHARD [--reverse | --explain TABLE KEY]", Short: "compare legacy and landing at one instant; equal gives a certificate",
 		Long: `Compares side a with every tablet of the landing at one instant, and side b with side a, and
 lists the rows that differ with both values. When nothing differs it writes a certificate.
+
+With --reverse, behind a cutover, it compares the legacy, which the stream back keeps in step,
+with the landing: a clean one is what vifl complete wants.
 
 With --explain it does not compare tables: it reads one row now, on both sides and every
 tablet, and shows in whole the columns that differ. KEY is the key as a diff printed it; give
@@ -39,6 +42,9 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 			if explain && o.Repair {
 				return usageError{errors.New("--repair is of a whole diff, --explain of one row: give one of them")}
 			}
+			if reverse && (explain || o.Repair) {
+				return usageError{errors.New("--reverse compares the legacy with the landing: it goes with neither --explain nor --repair")}
+			}
 			if o.MaxRows < 1 {
 				return usageError{fmt.Errorf("--max-rows: found %d, expected 1 or more", o.MaxRows)}
 			}
@@ -49,9 +55,13 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 				if explain {
 					return a.explainRow(ctx, m, args[1], args[2])
 				}
-				report, err := m.Diff(ctx, o)
+				run, show := m.Diff, printDiff
+				if reverse {
+					run, show = m.DiffBack, printDiffBack
+				}
+				report, err := run(ctx, o)
 				if report != nil {
-					if perr := a.print(report, func(w io.Writer) { printDiff(w, m.Show(), report) }); perr != nil {
+					if perr := a.print(report, func(w io.Writer) { show(w, m.Show(), report) }); perr != nil {
 						return errors.Join(err, perr)
 					}
 				}
@@ -59,6 +69,7 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&reverse, "reverse", false, "behind a cutover: compare the legacy with the landing")
 	cmd.Flags().BoolVar(&o.Repair, "repair", false, "when rows differ, print the SQL that would make the landing equal to side a; never runs it")
 	cmd.Flags().BoolVar(&explain, "explain", false, "read one row now on all servers and show what differs: --explain TABLE KEY")
 	cmd.Flags().IntVar(&o.MaxRows, "max-rows", shardmove.DefaultMaxRows, "list so many differing rows of each tablet and of side b; more are only counted")
@@ -68,15 +79,27 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
 	fmt.Fprintf(w, "diff of %s at %s: writes blocked %.1f ms\n", shard, r.Position, r.BlockedMillis)
 	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; side a against %d tablet(s) and side b\n", r.Tables, r.Rows, r.RowsPerSecond, len(r.Tablets))
+	printDifferences(w, r)
+	if r.Equal {
+		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
+	}
+}
+
+func printDiffBack(w io.Writer, shard string, r *shardmove.DiffReport) {
+	fmt.Fprintf(w, "reverse diff of %s at %s of tablet %s: its replication blocked %.1f ms\n", shard, r.Position, strings.Join(r.Tablets, ", "), r.BlockedMillis)
+	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; the tablet against both sides of the legacy\n", r.Tables, r.Rows, r.RowsPerSecond)
+	printDifferences(w, r)
+	if r.Equal {
+		fmt.Fprintf(w, "equal at %s\n", r.Position)
+	}
+}
+
+func printDifferences(w io.Writer, r *shardmove.DiffReport) {
 	for _, d := range r.Differences {
 		fmt.Fprintf(w, "  %s: %s: %s key (%s)\n", d.Target, d.Table, d.Kind, d.Key)
 		for _, c := range d.Columns {
 			fmt.Fprintf(w, "      %s\n", c)
 		}
-	}
-	if r.Equal {
-		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
-		return
 	}
 	for _, t := range r.Targets {
 		if t.Different == 0 {

@@ -25,12 +25,6 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// notThere is a verb that this version refuses whatever the shard is like.
-type notThere struct{ err error }
-
-func (e notThere) Error() string { return e.err.Error() }
-func (e notThere) Unwrap() error { return e.err }
-
 // silentError is a failure whose report has been printed already.
 type silentError struct{ error }
 
@@ -46,13 +40,12 @@ func exitCode(err error) int {
 	var illegal *engine.IllegalMove
 	var refused *shardmove.Refused
 	var different *shardmove.Different
-	var missing notThere
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
 		return exitUsage
-	case errors.As(err, &refused), errors.As(err, &illegal), errors.As(err, &missing), errors.Is(err, state.ErrHeld):
+	case errors.As(err, &refused), errors.As(err, &illegal), errors.Is(err, state.ErrHeld):
 		return exitRefused
 	case errors.As(err, &different):
 		return exitDifferent

@@ -23,7 +23,6 @@ func TestExitCodes(t *testing.T) {
 		"refused":             {fmt.Errorf("wrapped: %w", &shardmove.Refused{Verb: "cutover", Shard: "0123"}), 3},
 		"an illegal move":     {fmt.Errorf("wrapped: %w", &engine.IllegalMove{Verb: "diff"}), 3},
 		"held by another":     {fmt.Errorf("wrapped: %w", state.ErrHeld), 3},
-		"not there yet":       {notThere{errors.New("rollback")}, 3},
 		"differences":         {fmt.Errorf("wrapped: %w", &shardmove.Different{Shard: "0123", Rows: 1}), 4},
 		"joined with another": {errors.Join(errors.New("boom"), &shardmove.Refused{Verb: "diff"}), 3},
 	} {

@@ -98,6 +98,19 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 	if s.Sync != nil {
 		line("stream", "%s %s at %s, lag %.2f s, %d bytes", s.Sync.Kind, s.Sync.State, s.Sync.Position, s.Sync.LagSeconds, s.Sync.LagBytes)
 	}
+	if b := s.Back; b != nil {
+		window := "for ever"
+		if b.WindowSeconds >= 0 {
+			window = fmt.Sprintf("%.1f h", b.WindowSeconds/3600)
+		}
+		line("stream back", "%s, %d transaction(s) behind, lag %.2f s; rollback window left: %s", b.State, b.Behind, b.LagSeconds, window)
+		if b.Message != "" {
+			line("", "%s", b.Message)
+		}
+		if d := s.Document.Reverse.Diff; d != nil {
+			line("reverse diff", "%d differing row(s) at %s of %s, %s", d.Differing, d.Position, d.Tablet, ago(d.At))
+		}
+	}
 	if c := s.Document.Certificate; c != nil {
 		void := ""
 		if s.Document.CertificateVoid != "" {

@@ -46,15 +46,6 @@ func TestAVerbThatIsNotThereIsAFaultOfUsage(t *testing.T) {
 	}
 }
 
-func TestRollbackIsRefusedNotFailed(t *testing.T) {
-	if code, text := run(t, "rollback", "0123"); code != exitRefused || !strings.Contains(text, "not in this version") {
-		t.Errorf("exit code %d, %q, expected %d", code, text, exitRefused)
-	}
-	if code, text := run(t, "rollback", "0x7b"); code != exitUsage {
-		t.Errorf("of no shard: exit code %d, %q, expected %d", code, text, exitUsage)
-	}
-}
-
 // dev status looked into .dev though VIFL_CONFIG named another fleet.
 func TestTheLocalFleetIsThatOfTheConfiguration(t *testing.T) {
 	dir := t.TempDir()

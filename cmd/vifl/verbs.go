@@ -14,6 +14,7 @@ import (
 	"github.com/vifl/vifl/pkg/seed"
 	"github.com/vifl/vifl/pkg/shardid"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/workflows/engine"
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
@@ -167,44 +168,46 @@ func (a *app) newCutoverCommand() *cobra.Command {
 	var o shardmove.CutoverOptions
 	var dry bool
 	cmd := &cobra.Command{
-		Use: "cutover SHARD --confirm SHARD --one-way", Short: "switch the shard's traffic to the landing", Args: oneShard,
+		Use: "cutover SHARD --confirm SHARD", Short: "switch the shard's traffic to the landing", Args: oneShard,
 		Long: `Freezes both sides of the legacy pair, brings the landing to their final position, verifies,
 opens the landing, changes mains, and keeps the legacy closed. Until mains is changed any
-failure takes everything back. There is no stream from Vitess back to the legacy in this
-version, so the switch cannot be taken back without losing what is written after it:
---one-way says that you know.`,
+failure takes everything back. Behind it a stream back keeps the legacy in step with the
+landing (vifl serve runs its worker), so that vifl rollback loses nothing. With --one-way
+there is none, and what is written behind the cutover cannot be brought back.`,
 		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
 			if dry {
 				refused, err := m.Refusals(ctx, o)
-				if err != nil {
-					return err
-				}
-				if err := a.print(refusedJSON{Shard: m.Show(), Refusals: refused}, func(w io.Writer) {
-					if len(refused) == 0 {
-						fmt.Fprintf(w, "cutover of %s would not be refused\n", m.Show())
-						return
-					}
-					printFindings(w, refused)
-				}); err != nil {
-					return err
-				}
-				if len(refused) > 0 {
-					return explained{&shardmove.Refused{Verb: "cutover", Shard: m.Show(), Findings: refused}}
-				}
-				return nil
-			}
-			if !o.OneWay {
-				return usageError{errors.New("cutover: this version has no stream from Vitess back to the legacy, so what is written after the switch cannot be brought back: say --one-way if you accept that")}
+				return a.wouldRefuse(m, "cutover", refused, err)
 			}
 			report, err := m.Cutover(ctx, o)
 			return a.switched(m, report, err)
 		}),
 	}
 	cmd.Flags().StringVar(&o.Confirm, "confirm", "", "the shard's number, typed again")
-	cmd.Flags().BoolVar(&o.OneWay, "one-way", false, "accept that this version cannot roll back")
+	cmd.Flags().BoolVar(&o.OneWay, "one-way", false, "make no stream back: the cutover can never be rolled back")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "list all refusals at once, change nothing")
 	switchFlags(cmd, &o)
 	return cmd
+}
+
+// wouldRefuse prints what a dry run found.
+func (a *app) wouldRefuse(m *shardmove.Move, verb engine.Verb, refused []guard.Finding, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := a.print(refusedJSON{Shard: m.Show(), Refusals: refused}, func(w io.Writer) {
+		if len(refused) == 0 {
+			fmt.Fprintf(w, "%s of %s would not be refused\n", verb, m.Show())
+			return
+		}
+		printFindings(w, refused)
+	}); err != nil {
+		return err
+	}
+	if len(refused) > 0 {
+		return explained{&shardmove.Refused{Verb: verb, Shard: m.Show(), Findings: refused}}
+	}
+	return nil
 }
 
 // doneJSON is the result of a verb that has nothing to tell but that it is done.
@@ -247,28 +250,45 @@ func (a *app) switched(m *shardmove.Move, r *shardmove.SwitchReport, err error) 
 }
 
 func (a *app) newRollbackCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "rollback SHARD", Short: "not there yet: needs a stream from Vitess back to the legacy", Args: oneShard,
-		RunE: func(*cobra.Command, []string) error {
-			return notThere{errors.New("rollback: not in this version: it needs a stream from Vitess back to the legacy; nothing was changed. Before a cutover, vifl abort takes everything back")}
-		},
+	var o shardmove.CutoverOptions
+	var dry bool
+	cmd := &cobra.Command{
+		Use: "rollback SHARD --confirm SHARD", Short: "bring the shard's traffic back to the legacy, with all that was written since", Args: oneShard,
+		Long: `Fences and freezes the landing, waits until the legacy has the landing's last transaction,
+verifies, changes mains back, and opens the legacy as it was before the cutover. Until mains is
+changed any failure takes everything back. Behind it the landing follows the legacy again: a
+diff gives a new certificate for the next cutover.`,
+		RunE: a.onShard(func(ctx context.Context, m *shardmove.Move) error {
+			if dry {
+				refused, err := m.RollbackRefusals(ctx, o)
+				return a.wouldRefuse(m, "rollback", refused, err)
+			}
+			report, err := m.Rollback(ctx, o)
+			return a.switched(m, report, err)
+		}),
 	}
+	cmd.Flags().StringVar(&o.Confirm, "confirm", "", "the shard's number, typed again")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "list all refusals at once, change nothing")
+	cmd.Flags().DurationVar(&o.MaxLag, "max-lag", 0, "accept a lag of the stream back up to this (default limits.max_lag)")
+	return cmd
 }
 
 func (a *app) newCompleteCommand() *cobra.Command {
-	var confirm string
+	var o shardmove.CutoverOptions
 	cmd := &cobra.Command{
 		Use: "complete SHARD --confirm SHARD", Short: "end the move: the one-way door", Args: oneShard,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := shardid.Parse(confirm); err != nil {
+			if _, err := shardid.Parse(o.Confirm); err != nil {
 				return usageError{fmt.Errorf("--confirm: %w", err)}
 			}
 			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				return a.done(ctx, m, "complete", m.Complete(ctx, confirm), "the move is over; the legacy pair stays closed, its data is untouched")
+				return a.done(ctx, m, "complete", m.Complete(ctx, o), "the move is over; the legacy pair stays closed, its data is untouched")
 			})
 		},
 	}
-	cmd.Flags().StringVar(&confirm, "confirm", "", "the shard's number, typed again")
+	cmd.Flags().StringVar(&o.Confirm, "confirm", "", "the shard's number, typed again")
+	cmd.Flags().BoolVar(&o.OneWay, "one-way", false, "give the way back up as it is, without a vifl diff --reverse")
+	cmd.Flags().DurationVar(&o.MaxLag, "max-lag", 0, "accept a lag of the stream back up to this (default limits.max_lag)")
 	return cmd
 }
 

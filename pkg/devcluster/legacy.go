@@ -139,6 +139,7 @@ func (c *cluster) legacyAccounts() []string {
 		"GRANT SELECT, RELOAD, LOCK TABLES, PROCESS, REPLICATION SLAVE, REPLICATION CLIENT, SHOW VIEW, TRIGGER, EVENT ON *.* TO vifl@'%'",
 		"GRANT BACKUP_ADMIN, SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO vifl@'%'",
 		"GRANT ALL ON `_vifl`.* TO vifl@'%'",
+		"GRANT INSERT, UPDATE, DELETE, CREATE, ALTER ON `" + Database + "`.* TO vifl@'%'",
 		user("vifl_stream", secretStream),
 		"GRANT SELECT, RELOAD, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO vifl_stream@'%'",
 		user("app", secretApp),

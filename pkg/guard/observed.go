@@ -51,6 +51,13 @@ type Observed struct {
 	// PreparedXA and Piercing list transactions and accounts by server.
 	PreparedXA, Piercing map[string][]string
 
+	// OneWay says that the operator wants no stream back. LacksBack lists, by server, the
+	// privileges that one would need and vifl's account has not.
+	OneWay    bool
+	LacksBack map[string][]string
+	// Back is the stream back, of a shard that has been cut over; nil for none.
+	Back *Back
+
 	// Places is what mains says; Legacy what it must say before a switch; Vitess what it
 	// says behind one.
 	Places, Legacy, Vitess []mains.Place
@@ -81,9 +88,30 @@ type Stream struct {
 	Taints  int
 }
 
+// Back is the stream back, and the legacy behind a cutover.
+type Back struct {
+	Stream Stream
+	// Lag is of the stream behind the landing; negative when it could not be told.
+	Lag time.Duration
+	// UUIDA and UUIDB are the servers that the cutover closed.
+	UUIDA, UUIDB string
+	// Open lists, by server, what keeps the legacy open to others than vifl.
+	Open map[string]string
+	// Diff is when the last clean comparison with the landing was made; zero for none.
+	Diff time.Time
+}
+
 // Refusals lists every reason against a switch, all at once. Empty: nothing speaks against
 // it.
-func Refusals(o *Observed) []Finding {
+func Refusals(o *Observed) []Finding { return list(refusals, o) }
+
+// RollbackRefusals lists every reason against a rollback, all at once.
+func RollbackRefusals(o *Observed) []Finding { return list(rollbackRefusals, o) }
+
+// CompleteRefusals lists every reason against the end of a move, all at once.
+func CompleteRefusals(o *Observed) []Finding { return list(completeRefusals, o) }
+
+func list(refusals []refusal, o *Observed) []Finding {
 	var out []Finding
 	for _, r := range refusals {
 		for _, f := range r.check(o) {
@@ -123,4 +151,26 @@ var refusals = []refusal{
 	{"R20", "mains does not serve the shard from this pair", mainsElsewhere},
 	{"R21", "typed number differs", notConfirmed},
 	{"R22", "landing is not fenced", notFenced},
+	{"R23", "no way back", noWayBack},
+}
+
+var rollbackRefusals = append([]refusal{
+	{"R24", "no stream back", noStreamBack},
+	{"R15", "on hold", onHold},
+	{"R16", "other automation on the landing", automated},
+	{"R17", "prepared XA transactions", preparedXA},
+}, backRefusals...)
+
+var completeRefusals = append([]refusal{
+	{"R28", "no clean diff back", noDiffBack},
+}, backRefusals...)
+
+// backRefusals are those of all that goes on behind a cutover. Where there is no stream back
+// they have nothing to say.
+var backRefusals = []refusal{
+	{"R11", "schema changed since the certificate", schemaChanged},
+	{"R21", "typed number differs", notConfirmed},
+	{"R25", "stream back does not run, or lags", brokenStreamBack},
+	{"R26", "legacy is not as the cutover left it", legacyTouched},
+	{"R27", "mains does not serve the shard from Vitess", notOnVitess},
 }

@@ -62,6 +62,7 @@ var checks = []check{
 	{"P43", "disk space for the seed", diskSpace},
 	{"P44", "applier reports often", checkpointPeriod},
 	{"P46", "values that vreplication changes", changedValues},
+	{"P47", "grants for the way back", backGrants},
 }
 
 // CloneID and CloneName are of what a seed by clone asks its donor besides.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -270,6 +271,15 @@ func TestEveryNumberIsUsedOnceAndDocumented(t *testing.T) {
 	}
 	for _, r := range refusals {
 		add(r.id, r.name)
+	}
+	for _, own := range [][]refusal{rollbackRefusals, completeRefusals} {
+		for _, r := range own {
+			if !ids[r.id] {
+				add(r.id, r.name)
+			} else if !slices.Contains(want, fmt.Sprintf("| %s | %s |", r.id, r.name)) {
+				t.Errorf("%s has two names", r.id)
+			}
+		}
 	}
 	add(CloneID, CloneName)
 	var got []string

@@ -40,10 +40,28 @@ func (s *Server) KeepClosed(ctx context.Context) error {
 
 var closing = []string{"super_read_only", "offline_mode"}
 
-// KeepOpen undoes KeepClosed: nothing of it stays for the next restart, and the flags are
+// AdmitOwn lets accounts with CONNECTION_ADMIN write to a server that KeepClosed has closed,
+// now and after a restart: read_only alone does not hold them. Everybody else stays out.
+func (s *Server) AdmitOwn(ctx context.Context) error {
+	for _, stmt := range []string{"SET PERSIST read_only=ON", "RESET PERSIST IF EXISTS super_read_only", "SET GLOBAL super_read_only=OFF"} {
+		if _, err := s.db.ExecContext(ctx, stmt); err != nil {
+			return s.failed("letting our own account write to the closed server: "+stmt, s.missing(ctx, err))
+		}
+	}
+	now, err := s.Flags(ctx)
+	if err != nil {
+		return err
+	}
+	if want := (Flags{ReadOnly: true, OfflineMode: true}); now != want {
+		return fmt.Errorf("%s: found %s, expected %s", s.target, now, want)
+	}
+	return nil
+}
+
+// KeepOpen undoes KeepClosed and AdmitOwn: nothing of it stays for the next restart, and the flags are
 // made exactly these now.
 func (s *Server) KeepOpen(ctx context.Context, want Flags) error {
-	for _, name := range closing {
+	for _, name := range append([]string{"read_only"}, closing...) {
 		// IF EXISTS makes it a warning where nothing was persisted.
 		if _, err := s.db.ExecContext(ctx, "RESET PERSIST IF EXISTS "+name); err != nil {
 			return s.failed("opening the server: RESET PERSIST "+name, s.missing(ctx, err))

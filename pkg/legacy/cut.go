@@ -67,6 +67,17 @@ var ErrBusy = errors.New("lock not had in time")
 // to them until it ends (see longForLock); Blocked tells. A position at the very start of a
 // fresh binlog is not used.
 func (s *Server) Cut(ctx context.Context, n int, lockTimeout time.Duration) (*Cut, error) {
+	return s.cut(ctx, n, lockTimeout, s.Beat)
+}
+
+// CutReplica is Cut on a server that takes no writes but those that it replicates, which
+// alone wait for the lock. It writes no heartbeat there.
+func (s *Server) CutReplica(ctx context.Context, n int, lockTimeout time.Duration) (*Cut, error) {
+	return s.cut(ctx, n, lockTimeout, s.Position)
+}
+
+// cut asks mark for a position just before each attempt: see errRotated.
+func (s *Server) cut(ctx context.Context, n int, lockTimeout time.Duration, mark func(context.Context) (position.FilePos, error)) (*Cut, error) {
 	if n < 1 || lockTimeout <= 0 {
 		return nil, fmt.Errorf("%s: cut: %d snapshots within %s: expected at least one, and a time", s.target, n, lockTimeout)
 	}
@@ -74,7 +85,7 @@ func (s *Server) Cut(ctx context.Context, n int, lockTimeout time.Duration) (*Cu
 	var last error
 	pause := cutBackOff
 	for attempt := 1; ; attempt++ {
-		cut, blocked, err := s.tryCut(ctx, n, lockTimeout)
+		cut, blocked, err := s.tryCut(ctx, n, lockTimeout, mark)
 		longest = max(longest, blocked)
 		if err == nil {
 			cut.Blocked, cut.Attempts = longest, attempt
@@ -107,7 +118,7 @@ func (s *Server) Cut(ctx context.Context, n int, lockTimeout time.Duration) (*Cu
 var errRotated = errors.New("the binlog was rotated during the cut")
 
 // tryCut is one attempt. On an error nothing is left behind.
-func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration) (_ *Cut, blocked time.Duration, err error) {
+func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration, mark func(context.Context) (position.FilePos, error)) (_ *Cut, blocked time.Duration, err error) {
 	if err := s.clearForLock(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -145,7 +156,7 @@ func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration) (_ *Cut
 	if _, err := lock.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout=%d", wholeSeconds(bound))); err != nil {
 		return nil, 0, s.failed("preparing the lock", err)
 	}
-	beat, err := s.Beat(ctx)
+	before, err := mark(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -168,10 +179,10 @@ func (s *Server) tryCut(ctx context.Context, n int, bound time.Duration) (_ *Cut
 		}
 		return nil, blocked, err
 	}
-	// The heartbeat lies in the file that beat names. A position in another file may be
-	// that file's very start.
-	if cut.Position.File != beat.File {
-		return nil, blocked, fmt.Errorf("%w: heartbeat at %s, lock at %s", errRotated, beat, cut.Position)
+	// A heartbeat lies in the file that before names. A position in another file may be that
+	// file's very start.
+	if cut.Position.File != before.File {
+		return nil, blocked, fmt.Errorf("%w: at %s before, lock at %s", errRotated, before, cut.Position)
 	}
 	return cut, blocked, nil
 }

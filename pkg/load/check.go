@@ -151,8 +151,8 @@ func (v *verifier) decide(g group, e *entry, found []rows) verdictOf {
 		want, or := e.now, e.before
 		// The last write went to the landing, and mains serves from there: the legacy was
 		// left with what it acknowledged itself. (When mains serves from the legacy again,
-		// the legacy must have everything.)
-		behind := srv.kind == onLegacy && e.onVitess && s.served != "legacy"
+		// the legacy must have everything, as where it follows the landing.)
+		behind := srv.kind == onLegacy && e.onVitess && s.served != "legacy" && !v.options.Follows
 		if behind {
 			want, or = e.legacy, e.legacy
 		} else {

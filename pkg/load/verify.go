@@ -29,6 +29,9 @@ type VerifyOptions struct {
 	Mains mysqlconn.Target
 	// Servers are all servers of every shard that the ledger may name.
 	Servers map[shardid.ID]Servers
+	// Follows says that the legacy follows the landing where mains serves a shard from Vitess:
+	// by a stream back it must have everything too.
+	Follows bool
 	// Wait is how long a row that is not yet as it must be is read again: the sides
 	// replicate from each other with a delay. Default 30 s.
 	Wait time.Duration
@@ -109,7 +112,7 @@ func (r *Result) OK() bool { return len(r.Wrong) == 0 }
 // Verify replays a ledger and reads every row of it on every server where it must, or must
 // not, be. What must hold, for each row:
 //   - On every legacy server: exactly the state that the legacy acknowledged last. A write
-//     that the landing acknowledged is not there.
+//     that the landing acknowledged is not there, unless the legacy Follows.
 //   - Where mains serves the shard now: exactly the state that was acknowledged last by
 //     anybody.
 //   - After a write of unknown outcome: the state before it or after it, the same on all

@@ -19,11 +19,12 @@ func (s *scratch) open(ctx context.Context, user string) (*sql.DB, error) {
 	return mysqlconn.Connect(ctx, s.target(user, ""), mysqlconn.WithParam("sql_log_bin", "0"), func(c *mysql.Config) { c.MultiStatements = true })
 }
 
-// landingGrants are what vifl may do on a landing's server: read everything, write its own
-// database, and the shard's rows, which its own stream does. docs/accounts.md lists them.
+// landingGrants are what vifl may do on a landing's server: read everything, its binlog too,
+// write its own database, and the shard's rows, which its own stream does; pin an instant of
+// a replica, and freeze the primary for a rollback. docs/accounts.md lists them.
 var landingGrants = []string{
-	"GRANT SELECT, PROCESS, REPLICATION CLIENT, SHOW VIEW ON *.* TO %s",
-	"GRANT XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO %s",
+	"GRANT SELECT, PROCESS, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT, SHOW VIEW ON *.* TO %s",
+	"GRANT SYSTEM_VARIABLES_ADMIN, XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO %s",
 	"GRANT ALL ON `_vifl`.* TO %s",
 }
 

@@ -59,6 +59,7 @@ type Shard struct {
 	CertificateVoid string   `json:"certificate_void,omitempty"`
 	Attempt         *Attempt `json:"attempt,omitempty"`
 	Switch          *Switch  `json:"switch,omitempty"`
+	Reverse         *Reverse `json:"reverse,omitempty"`
 	Hold            *Hold    `json:"hold,omitempty"`
 	// LegacyWrites lists every change vifl made on a legacy server, with its undo.
 	LegacyWrites []LegacyWrite `json:"legacy_writes,omitempty"`
@@ -138,21 +139,25 @@ type Frozen struct {
 	Found  Flags  `json:"found"`
 }
 
-// Attempt is a rehearsal or cutover under way or interrupted: what a new owner must undo or
-// finish. It is nil when nothing is frozen.
+// Attempt is a rehearsal, cutover or rollback under way or interrupted: what a new owner must
+// undo or finish. It is nil when nothing is frozen.
 type Attempt struct {
 	Verb    string    `json:"verb"`
 	Epoch   uint64    `json:"epoch"`
 	Started time.Time `json:"started"`
 	Frozen  []Frozen  `json:"frozen,omitempty"`
+	// OneWay says that a cutover makes no stream back.
+	OneWay bool `json:"one_way,omitempty"`
 	// FenceOpen says that the landing was, or was about to be, opened for writes.
 	FenceOpen bool `json:"fence_open,omitempty"`
 	// NoUndo is set before the change of mains is attempted: from here only forward.
 	NoUndo bool `json:"no_undo,omitempty"`
-	// Final is the position at which the stream had to stop.
+	// Final is the position at which the stream had to stop; of a rollback, that of side a
+	// from which the landing follows it again.
 	Final position.FilePos `json:"final"`
 	// LandingGTID is what the landing had executed when it was about to be opened: a stream
-	// back starts there, also when another vifl ends the cutover.
+	// back starts there, also when another vifl ends the cutover. Of a rollback it is what it
+	// had executed when it was frozen.
 	LandingGTID string `json:"landing_gtid,omitempty"`
 }
 
@@ -163,6 +168,24 @@ type Switch struct {
 	LandingGTID string           `json:"landing_gtid"` // executed by the landing when it opened
 	Frozen      []Frozen         `json:"frozen"`       // the flags a rollback would restore
 	PauseMillis float64          `json:"pause_ms"`
+}
+
+// Reverse is the stream back, from the landing to the legacy, that a cutover made.
+type Reverse struct {
+	Start string `json:"start"` // the landing's GTIDs that it began behind
+	Side  string `json:"side"`  // that it writes to
+	// Diff is the last comparison of the legacy with the landing.
+	Diff *ReverseDiff `json:"diff,omitempty"`
+}
+
+// ReverseDiff is a comparison of both sides of the legacy with the landing.
+type ReverseDiff struct {
+	At        time.Time `json:"at"` // of the cut
+	Tablet    string    `json:"tablet"`
+	Position  string    `json:"position"` // in that tablet's binlog
+	Tables    int       `json:"tables"`
+	Rows      uint64    `json:"rows"`
+	Differing uint64    `json:"differing"`
 }
 
 // Timing is how long one step took.

@@ -25,8 +25,11 @@ const (
 	Diff      Verb = "diff"
 	Rehearse  Verb = "rehearse"
 	Cutover   Verb = "cutover"
-	Complete  Verb = "complete"
-	Abort     Verb = "abort"
+	// DiffBack compares the legacy with the landing behind a cutover.
+	DiffBack Verb = "diff --reverse"
+	Rollback Verb = "rollback"
+	Complete Verb = "complete"
+	Abort    Verb = "abort"
 )
 
 // moves lists, for each verb, the phases it may start in and where success leads. A phase
@@ -43,6 +46,8 @@ var moves = map[Verb]map[state.Phase]state.Phase{
 	Diff:      {state.Syncing: state.Validated, state.Validated: state.Validated},
 	Rehearse:  {state.Validated: state.Validated},
 	Cutover:   {state.Validated: state.Switched},
+	DiffBack:  {state.Switched: state.Switched},
+	Rollback:  {state.Switched: state.Syncing},
 	Complete:  {state.Switched: state.Completed},
 	Abort: {
 		state.New: state.Aborted, state.Preflighted: state.Aborted, state.Seeded: state.Aborted,
@@ -72,7 +77,7 @@ func Move(v Verb, from state.Phase) (state.Phase, error) {
 func hint(v Verb, from state.Phase) string {
 	switch {
 	case v == Cutover && from == state.Switched:
-		return "it has been cut over already; vifl complete ends the move"
+		return "it has been cut over already; vifl complete ends the move, vifl rollback takes it back"
 	case from == state.Completed:
 		return "the move is over"
 	case v == Abort && from == state.Switched:

@@ -32,7 +32,7 @@ type SwitchReport struct {
 type CutoverOptions struct {
 	// Confirm is the shard number, typed again.
 	Confirm string
-	// OneWay accepts that this version has no stream back.
+	// OneWay makes no stream back: what is written behind the cutover cannot be brought back.
 	OneWay bool
 	// MaxAge and MaxLag override the limits of the configuration when not zero; they are
 	// the only refusals that can be argued with.
@@ -151,7 +151,7 @@ func (s *switchover) forwardSteps() []engine.Step {
 				return "", err
 			}
 			s.m.pause(engine.Cutover, "between the attempt and the change of mains")
-			note, err := s.flip(ctx)
+			note, err := s.flip(ctx, route.Legacy, route.Vitess)
 			s.endPause()
 			return note, err
 		}},
@@ -179,9 +179,14 @@ func (s *switchover) forwardSteps() []engine.Step {
 			}
 			return "", nil
 		}},
+		{Name: "start the stream back", Do: s.startBack},
 		{Name: "write the switch down", Do: func(ctx context.Context) (string, error) {
 			return "", s.lease.Update(ctx, func(d *state.Shard) {
 				at := d.Attempt
+				d.Reverse = nil
+				if !at.OneWay {
+					d.Reverse = &state.Reverse{Start: at.LandingGTID, Side: backSide}
+				}
 				d.Switch = &state.Switch{At: time.Now().UTC(), Final: at.Final, LandingGTID: at.LandingGTID, Frozen: at.Frozen, PauseMillis: s.pauseMillis()}
 				d.Attempt = nil
 				d.Phase = state.Switched
@@ -194,8 +199,8 @@ func (s *switchover) forwardSteps() []engine.Step {
 const flipAttempts = 5
 
 // flip changes mains. A lost reply is neither success nor failure: mains is read, and when
-// it still sends the application to the legacy the change is tried again.
-func (s *switchover) flip(ctx context.Context) (string, error) {
+// it still sends the application to where it did the change is tried again.
+func (s *switchover) flip(ctx context.Context, from, to route.Traffic) (string, error) {
 	sw, err := s.m.route(ctx)
 	if err != nil {
 		return "", err
@@ -206,17 +211,17 @@ func (s *switchover) flip(ctx context.Context) (string, error) {
 			time.Sleep(200 * time.Millisecond)
 		}
 		served, err := sw.Served(ctx, s.m.id)
-		if err == nil && served == route.Vitess {
+		if err == nil && served == to {
 			if attempt == 0 {
 				return "mains was there already", nil
 			}
 			return "the reply was lost, but mains has changed", nil
 		}
-		if err == nil && served != route.Legacy {
+		if err == nil && served != from {
 			return "", fmt.Errorf("mains sends %s neither to the legacy pair nor to vtgate (%s): somebody else changed it; a person must decide", s.m.show, served)
 		}
 		if err == nil {
-			err = sw.Flip(ctx, s.m.id, s.lease.Epoch(), route.Vitess)
+			err = sw.Flip(ctx, s.m.id, s.lease.Epoch(), to)
 			if err == nil {
 				return "", nil
 			}
@@ -225,7 +230,7 @@ func (s *switchover) flip(ctx context.Context) (string, error) {
 			break
 		}
 	}
-	return "", fmt.Errorf("the change of mains for %s is not known to have happened: %w: both sides stay frozen; when mains answers again, run the cutover again", s.m.show, last)
+	return "", fmt.Errorf("the change of mains for %s is not known to have happened: %w: both sides stay frozen; when mains answers again, run the %s again", s.m.show, last, s.verb)
 }
 
 // probeDeadline bounds one probe. vtgate learns of the opened landing from the topo server,

@@ -16,10 +16,12 @@ import (
 	"github.com/vifl/vifl/workflows/engine"
 )
 
-// Complete is the one-way door: the stream's record goes, and what vifl put on the legacy
-// except that it stays closed. No legacy data is deleted.
-func (m *Move) Complete(ctx context.Context, confirm string) error {
-	if refused := guard.TypedNumber(m.id, confirm); len(refused) > 0 {
+// Complete is the one-way door: the streams' records go, and what vifl put on the legacy
+// except that it stays closed. No legacy data is deleted. Where there is a stream back the
+// legacy must have been found equal to the landing not long ago, unless the operator gives
+// the way back up as it is (OneWay).
+func (m *Move) Complete(ctx context.Context, o CutoverOptions) error {
+	if refused := guard.TypedNumber(m.id, o.Confirm); len(refused) > 0 {
 		return &Refused{Verb: engine.Complete, Shard: m.show, Findings: refused}
 	}
 	return m.locked(ctx, engine.Complete, func(ctx context.Context, lease *state.Lease) (string, error) {
@@ -27,11 +29,17 @@ func (m *Move) Complete(ctx context.Context, confirm string) error {
 		if err := m.sameSource(ctx, &doc); err != nil {
 			return "", err
 		}
-		if err := m.stream(&doc).Delete(ctx); err != nil {
-			return "", err
-		}
 		a, b, err := m.pair(ctx)
 		if err != nil {
+			return "", err
+		}
+		receipt := ""
+		if doc.Reverse != nil {
+			if receipt, err = m.endBack(ctx, &doc, o); err != nil {
+				return "", err
+			}
+		}
+		if err := m.stream(&doc).Delete(ctx); err != nil {
 			return "", err
 		}
 		// The legacy is super_read_only. Lifting that alone leaves read_only and offline_mode
@@ -41,8 +49,32 @@ func (m *Move) Complete(ctx context.Context, confirm string) error {
 				return "", err
 			}
 		}
-		return fmt.Sprintf("the legacy pair stays closed (persisted super_read_only and offline_mode); its data is untouched; switched at %s", doc.Switch.Final), nil
+		return fmt.Sprintf("the legacy pair stays closed (persisted super_read_only and offline_mode); its data is untouched; switched at %s%s", doc.Switch.Final, receipt), lease.Update(ctx, func(d *state.Shard) { d.Reverse = nil })
 	})
+}
+
+// endBack ends the stream back, and says what is known of the legacy at its end.
+func (m *Move) endBack(ctx context.Context, doc *state.Shard, o CutoverOptions) (string, error) {
+	receipt := "; the way back was given up without a comparison"
+	if !o.OneWay {
+		observed, err := m.observeBack(ctx, doc, o)
+		if err != nil {
+			return "", err
+		}
+		if refused := guard.CompleteRefusals(observed); len(refused) > 0 {
+			return "", &Refused{Verb: engine.Complete, Shard: m.show, Findings: refused}
+		}
+		d := doc.Reverse.Diff
+		receipt = fmt.Sprintf("; the legacy was equal to the landing at %s of %s on %s (%d rows)", d.Position, d.Tablet, d.At.Format(time.RFC3339), d.Rows)
+	}
+	if err := m.back().Delete(ctx); err != nil {
+		return "", err
+	}
+	side, err := m.side(ctx, backSide)
+	if err != nil {
+		return "", err
+	}
+	return receipt, side.KeepClosed(ctx)
 }
 
 // Abort gives the move up before the switch: stream, landing, backup and everything that

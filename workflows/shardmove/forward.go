@@ -53,7 +53,8 @@ func (m *Move) streamSource(doc *state.Shard) string {
 // verb must not depend on a vifl serve that is not there. While there is one, this worker is
 // its standby. Vitess' own stream has its worker in the tablet.
 func (m *Move) work(ctx context.Context, doc *state.Shard) (stop func()) {
-	if doc.Stream == nil || doc.Stream.Kind != state.Binlog {
+	run := m.worker(doc)
+	if run == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -62,7 +63,7 @@ func (m *Move) work(ctx context.Context, doc *state.Shard) (stop func()) {
 		defer close(done)
 		// What goes wrong with the stream stands in its status; one that is not there any
 		// more was deleted by the verb.
-		if err := m.runWorker(ctx, doc); err != nil && !errors.Is(err, stream.ErrAbsent) {
+		if err := run(ctx); err != nil && !errors.Is(err, stream.ErrAbsent) {
 			m.reporter.Note("the worker of the stream ended: %v", err)
 		}
 	}()
@@ -72,8 +73,16 @@ func (m *Move) work(ctx context.Context, doc *state.Shard) (stop func()) {
 	}
 }
 
-func (m *Move) runWorker(ctx context.Context, doc *state.Shard) error {
-	return binlog.NewWorker(m.binlog(doc), binlog.Options{}).Run(ctx)
+// worker is the work there is for a shard's stream of vifl's own, in whichever direction;
+// nil for none.
+func (m *Move) worker(doc *state.Shard) func(context.Context) error {
+	switch {
+	case backwards(doc):
+		return binlog.NewWorker(m.back(), binlog.Options{}).Run
+	case doc.Phase != state.Switched && doc.Stream != nil && doc.Seed != nil && doc.Stream.Kind == state.Binlog:
+		return binlog.NewWorker(m.binlog(doc), binlog.Options{}).Run
+	}
+	return nil
 }
 
 // verifier is a stream that reads its server through somebody else's connection, which must

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/vifl/vifl/pkg/config"
@@ -87,8 +88,9 @@ type Move struct {
 	reporter Reporter
 	pauses   engine.Pauses
 
-	sides map[string]*legacy.Server // opened when first asked for
-	maps  *mains.Mains
+	opening sync.Mutex
+	sides   map[string]*legacy.Server // opened when first asked for
+	maps    *mains.Mains
 }
 
 // Open connects to the Vitess fleet. Legacy servers and mains are connected to when a verb
@@ -181,6 +183,8 @@ func (m *Move) pause(verb engine.Verb, point string) {
 
 // side connects to side a or b of the legacy shard.
 func (m *Move) side(ctx context.Context, name string) (*legacy.Server, error) {
+	m.opening.Lock() // the worker of a stream back asks too
+	defer m.opening.Unlock()
 	if s := m.sides[name]; s != nil {
 		return s, nil
 	}

@@ -21,6 +21,33 @@ import (
 // an error: a guard that could not look must not be taken for one that found nothing.
 func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
 	defer m.atWork("asking the servers for what would refuse a switch")()
+	out, err := m.observation(doc, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.observeLegacy(ctx, out); err != nil {
+		return nil, err
+	}
+	maps, err := m.mains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if out.Places, err = maps.Where(ctx, m.id); err != nil {
+		return nil, err
+	}
+	if err := m.observeLanding(ctx, doc, out); err != nil {
+		return nil, err
+	}
+	if out.OneWay = o.OneWay; !o.OneWay && !out.NoLanding {
+		if out.LacksBack, err = m.lacksBack(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// observation is what is known without asking a server.
+func (m *Move) observation(doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
 	before, err := m.legacyPlaces(m.id)
 	if err != nil {
 		return nil, err
@@ -44,19 +71,6 @@ func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) 
 	}
 	if h := doc.Hold; h != nil {
 		out.Hold = fmt.Sprintf("%s (%s, %s)", h.Why, h.Who, h.At.Format(time.RFC3339))
-	}
-	if err := m.observeLegacy(ctx, out); err != nil {
-		return nil, err
-	}
-	maps, err := m.mains(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if out.Places, err = maps.Where(ctx, m.id); err != nil {
-		return nil, err
-	}
-	if err := m.observeLanding(ctx, doc, out); err != nil {
-		return nil, err
 	}
 	return out, nil
 }

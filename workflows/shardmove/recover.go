@@ -11,11 +11,12 @@ import (
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/stream"
 	"github.com/vifl/vifl/workflows/engine"
 )
 
 // errWentForward ends a verb whose work recovery has just finished.
-var errWentForward = errors.New("the interrupted cutover was brought to its end")
+var errWentForward = errors.New("the interrupted command was brought to its end")
 
 // recoverAttempt clears what a former owner left: a rehearsal or cutover that was cut short
 // before the point of no undo is taken back; one behind it is brought to its end, but only
@@ -33,8 +34,8 @@ func (m *Move) recoverAttempt(ctx context.Context, lease *state.Lease, verb engi
 		return nil
 	}
 	at := *doc.Attempt
-	if at.NoUndo && verb != engine.Cutover {
-		return &engine.IllegalMove{Verb: verb, From: doc.Phase, Hint: fmt.Sprintf("a cutover begun %s is behind the point of no undo: run vifl cutover %s --confirm %s --one-way, it goes on from there", at.Started.Format(time.RFC3339), m.id, m.id)}
+	if at.NoUndo && verb != engine.Verb(at.Verb) {
+		return &engine.IllegalMove{Verb: verb, From: doc.Phase, Hint: fmt.Sprintf("a %s begun %s is behind the point of no undo: run %s, it goes on from there", at.Verb, at.Started.Format(time.RFC3339), m.command(at))}
 	}
 	m.reporter.Note("a %s begun %s did not end: clearing it up", at.Verb, at.Started.Format(time.RFC3339))
 	a, b, err := m.pair(ctx)
@@ -49,7 +50,12 @@ func (m *Move) recoverAttempt(ctx context.Context, lease *state.Lease, verb engi
 	if err := m.raiseEpoch(ctx, lease); err != nil {
 		return err
 	}
-	if at.NoUndo {
+	switch back := at.Verb == string(engine.Rollback); {
+	case back && at.NoUndo:
+		return m.rollbackForward(ctx, lease, at)
+	case back:
+		return m.rollbackBack(ctx, lease, at)
+	case at.NoUndo:
 		return m.goForward(ctx, lease, a, b, at)
 	}
 	return m.goBack(ctx, lease, a, b, at)
@@ -150,19 +156,27 @@ func (m *Move) thawSides(ctx context.Context, sides []*legacy.Server, at state.A
 
 // goForward ends a cutover whose change of mains was attempted.
 func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.Server, at state.Attempt) error {
-	// A legacy that was restarted meanwhile is open again: close it before looking.
-	for _, side := range []*legacy.Server{a, b} {
-		if err := side.SetFlags(ctx, legacy.Flags{ReadOnly: true, SuperReadOnly: true}); err != nil {
+	// Where the stream back was made already, the legacy is closed for good, and side a's
+	// position has moved by that.
+	order := 0
+	back, err := m.back().Status(ctx)
+	if err != nil {
+		return err
+	}
+	end := at.Final
+	if back.State == stream.Absent {
+		// A legacy that was restarted meanwhile is open again: close it before looking.
+		for _, side := range []*legacy.Server{a, b} {
+			if err := side.SetFlags(ctx, legacy.Flags{ReadOnly: true, SuperReadOnly: true}); err != nil {
+				return err
+			}
+		}
+		if end, err = a.Position(ctx); err != nil {
 			return err
 		}
-	}
-	end, err := a.Position(ctx)
-	if err != nil {
-		return err
-	}
-	order, err := position.Compare(end, at.Final)
-	if err != nil {
-		return err
+		if order, err = position.Compare(end, at.Final); err != nil {
+			return err
+		}
 	}
 	sw, err := m.route(ctx)
 	if err != nil {

@@ -55,7 +55,7 @@ func (m *Move) serve(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && followed(doc):
+		case err == nil && (followed(doc) || backwards(doc)):
 			err = m.serveStream(ctx, doc)
 		}
 		// One that keeps failing in one way says so once.
@@ -82,9 +82,13 @@ func followed(doc *state.Shard) bool {
 func (m *Move) serveStream(ctx context.Context, doc *state.Shard) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m.reporter.Note("%s: following %s", m.show, m.source)
+	wanted, from := followed, m.source.String()
+	if backwards(doc) {
+		wanted, from = backwards, m.landing.String()
+	}
+	m.reporter.Note("%s: following %s", m.show, from)
 	done := make(chan error, 1)
-	go func() { done <- m.runWorker(ctx, doc) }()
+	go func() { done <- m.worker(doc)(ctx) }()
 	look := time.NewTicker(serveLook)
 	defer look.Stop()
 	for {
@@ -97,7 +101,7 @@ func (m *Move) serveStream(ctx context.Context, doc *state.Shard) error {
 			return err
 		case <-look.C:
 			// A topo server that does not answer is no reason to stop following.
-			if now, _, err := m.store.Load(ctx, m.id, m.keyspace); err == nil && !followed(now) {
+			if now, _, err := m.store.Load(ctx, m.id, m.keyspace); err == nil && !wanted(now) {
 				cancel()
 			}
 		}

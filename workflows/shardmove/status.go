@@ -21,6 +21,7 @@ type Status struct {
 	Holder   string          `json:"lease_holder,omitempty"`
 	Traffic  string          `json:"traffic"` // legacy, vitess, or what is wrong
 	Sync     *SyncStatus     `json:"stream,omitempty"`
+	Back     *BackStatus     `json:"stream_back,omitempty"`
 	Next     string          `json:"next"`
 	Refusals []guard.Finding `json:"refusals,omitempty"` // of the next step, a cutover
 	// Problems are what could not be found out, and why.
@@ -59,14 +60,24 @@ func (m *Move) Status(ctx context.Context) (*Status, error) {
 		s.Sync, err = m.SyncStatus(ctx)
 		problem("stream", err)
 	}
+	if backwards(doc) {
+		s.Back, err = m.backStatus(ctx, 2*time.Second)
+		problem("stream back", err)
+		if err == nil && s.Back.Alarm != "" {
+			s.Problems = append(s.Problems, s.Back.Alarm)
+		}
+	}
 	if next := engine.Next(doc.Phase); next != "" {
 		s.Next = string(next) + " " + m.id.String()
 		if next == engine.Complete {
 			s.Next += " --confirm " + m.id.String()
+			if doc.Reverse != nil {
+				s.Next = fmt.Sprintf("diff --reverse %s, then %s; or rollback %s --confirm %s", m.id, s.Next, m.id, m.id)
+			}
 		}
 		if next == engine.Cutover {
-			s.Next += " --confirm " + m.id.String() + " --one-way"
-			o := CutoverOptions{Confirm: m.id.String(), OneWay: true}
+			s.Next += " --confirm " + m.id.String()
+			o := CutoverOptions{Confirm: m.id.String()}
 			observed, err := m.observe(ctx, doc, o)
 			problem("refusals of the cutover", err)
 			if err == nil {

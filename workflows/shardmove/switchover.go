@@ -57,7 +57,7 @@ const newestKeys = 100
 
 // newSwitchover connects, lists the refusals, and waits until the freeze can be short.
 func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engine.Verb, o CutoverOptions) (*switchover, error) {
-	s := &switchover{m: m, lease: lease, verb: verb, opts: o, frozen: map[string]*legacy.Freeze{}, before: map[string]legacy.Flags{}, started: map[string]time.Time{}, ends: map[string]position.FilePos{}}
+	s := m.attempted(lease, verb, o)
 	doc := lease.Doc()
 	var err error
 	// Before the refusals: they would refuse a stream that a killed command left standing.
@@ -107,6 +107,11 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 		return nil, err
 	}
 	return s, nil
+}
+
+// attempted is an attempt at which nothing is connected yet.
+func (m *Move) attempted(lease *state.Lease, verb engine.Verb, o CutoverOptions) *switchover {
+	return &switchover{m: m, lease: lease, verb: verb, opts: o, frozen: map[string]*legacy.Freeze{}, before: map[string]legacy.Flags{}, started: map[string]time.Time{}, ends: map[string]position.FilePos{}}
 }
 
 // checkpointMillis is how often both appliers report how far they are while a freeze may
@@ -311,35 +316,7 @@ func (s *switchover) attempt(ctx context.Context, change func(*state.Attempt)) e
 // freezeSteps bring both sides to rest and the landing to their final position. Undone in
 // reverse they leave everything as it was found.
 func (s *switchover) freezeSteps() []engine.Step {
-	return []engine.Step{
-		{
-			Name: "take the landing's shard lock",
-			Do: func(ctx context.Context) (note string, err error) {
-				s.lockCtx, s.unlock, err = s.m.landing.Lock(ctx, s.m.lockAction(s.verb))
-				return "", err
-			},
-			Undo: func(context.Context) error {
-				if s.unlock == nil {
-					return nil
-				}
-				var err error
-				s.unlock(&err)
-				s.unlock = nil
-				return err
-			},
-		},
-		{Name: "refusals once more, under the locks", Do: func(ctx context.Context) (string, error) { return "", s.refusals(s.underLock(ctx)) }},
-		{Name: "raise the epoch in mains", Do: func(ctx context.Context) (string, error) {
-			return fmt.Sprintf("epoch %d", s.lease.Epoch()), s.m.raiseEpoch(ctx, s.lease)
-		}},
-		// Behind the point of no undo a change that mains turns down leaves both sides frozen.
-		{Name: "rehearse the change of mains", Do: func(ctx context.Context) (string, error) {
-			sw, err := s.m.route(ctx)
-			if err != nil {
-				return "", err
-			}
-			return "rolled back", sw.Rehearse(ctx, s.m.id, s.lease.Epoch(), route.Vitess)
-		}},
+	return append(s.lockSteps(s.refusals, route.Vitess), []engine.Step{
 		{
 			Name: "note the flags of both sides",
 			Do:   s.noteFlags,
@@ -369,6 +346,41 @@ func (s *switchover) freezeSteps() []engine.Step {
 		{Name: "compare the newest keys", Do: s.bounded(s.compareNewest)},
 		{Name: "counters on the landing past the legacy's", Do: s.bounded(s.raiseCounters)},
 		{Name: "nothing moved, nothing prepared", Do: s.bounded(s.nothingMoved)},
+	}...)
+}
+
+// lockSteps come before the first freeze: they keep everybody else away, and see that
+// nothing speaks against the change of mains that is to come.
+func (s *switchover) lockSteps(refusals func(context.Context) error, to route.Traffic) []engine.Step {
+	return []engine.Step{
+		{
+			Name: "take the landing's shard lock",
+			Do: func(ctx context.Context) (note string, err error) {
+				s.lockCtx, s.unlock, err = s.m.landing.Lock(ctx, s.m.lockAction(s.verb))
+				return "", err
+			},
+			Undo: func(context.Context) error {
+				if s.unlock == nil {
+					return nil
+				}
+				var err error
+				s.unlock(&err)
+				s.unlock = nil
+				return err
+			},
+		},
+		{Name: "refusals once more, under the locks", Do: func(ctx context.Context) (string, error) { return "", refusals(s.underLock(ctx)) }},
+		{Name: "raise the epoch in mains", Do: func(ctx context.Context) (string, error) {
+			return fmt.Sprintf("epoch %d", s.lease.Epoch()), s.m.raiseEpoch(ctx, s.lease)
+		}},
+		// Behind the point of no undo a change that mains turns down leaves both sides frozen.
+		{Name: "rehearse the change of mains", Do: func(ctx context.Context) (string, error) {
+			sw, err := s.m.route(ctx)
+			if err != nil {
+				return "", err
+			}
+			return "rolled back", sw.Rehearse(ctx, s.m.id, s.lease.Epoch(), to)
+		}},
 	}
 }
 
@@ -395,7 +407,7 @@ func (s *switchover) noteFlags(ctx context.Context) (string, error) {
 	// Written before anything is frozen: a crash in between thaws two servers that were
 	// not frozen, which is nothing.
 	return "", s.attempt(ctx, func(a *state.Attempt) {
-		*a = state.Attempt{Verb: string(s.verb), Epoch: s.lease.Epoch(), Started: time.Now().UTC(), Frozen: frozen}
+		*a = state.Attempt{Verb: string(s.verb), OneWay: s.opts.OneWay, Epoch: s.lease.Epoch(), Started: time.Now().UTC(), Frozen: frozen}
 	})
 }
 

@@ -49,16 +49,20 @@ func (m *Move) SyncStart(ctx context.Context) (out *SyncStatus, err error) {
 		if err := m.checkSeedRecords(ctx, &doc); err != nil {
 			return "", err
 		}
-		if _, err := a.BytesBehind(ctx, doc.Seed.Position); err != nil {
+		from := doc.Seed.Position
+		if doc.Stream != nil {
+			from = doc.Stream.Start // behind a rollback it is not the seed's
+		}
+		if _, err := a.BytesBehind(ctx, from); err != nil {
 			return "", fmt.Errorf("shard %s: %w", m.show, err)
 		}
 		s := m.stream(&doc)
 		// Start resumes the stream of this seed where there is one: an earlier run that was
 		// killed may have made it without writing so.
-		if err := s.Start(ctx, doc.Seed.Position); err != nil {
+		if err := s.Start(ctx, from); err != nil {
 			return "", err
 		}
-		next := state.Stream{Kind: streamKind(&doc), Side: streamSide, Connection: m.streamSource(&doc), Start: doc.Seed.Position, Inspected: doc.Seed.Position}
+		next := state.Stream{Kind: streamKind(&doc), Side: streamSide, Connection: m.streamSource(&doc), Start: from, Inspected: from}
 		if doc.Stream != nil {
 			next = *doc.Stream
 		} else {
@@ -94,7 +98,7 @@ func (m *Move) SyncStart(ctx context.Context) (out *SyncStatus, err error) {
 		if out, err = m.SyncStatus(ctx); err != nil {
 			return "", err
 		}
-		return "following side " + streamSide + " from " + doc.Seed.Position.String() + ", at " + mark.String(), nil
+		return "following side " + streamSide + " from " + from.String() + ", at " + mark.String(), nil
 	})
 	if err != nil {
 		return nil, err
