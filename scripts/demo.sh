@@ -98,16 +98,28 @@ say "Rehearsal: freeze, catch up, verify, thaw"
 say "The wrong shard: the hosts of 0123 and 4567 swapped in vifl.yaml"
 swap_hosts >"$dir/swapped.yaml"
 code=0
-"$vifl" --config "$dir/swapped.yaml" cutover "$shard" --confirm "$shard" --one-way || code=$?
+"$vifl" --config "$dir/swapped.yaml" cutover "$shard" --confirm "$shard" || code=$?
 if [ "$code" != 3 ]; then
 	echo "demo: a cutover with swapped hosts ended with exit code $code, expected 3 (refused)" >&2
 	exit 1
 fi
 
-say "Cutover"
-"$vifl" cutover "$shard" --confirm "$shard" --one-way
+say "Cutover: behind it the legacy follows the landing"
+"$vifl" cutover "$shard" --confirm "$shard"
 sleep 3
 "$vifl" status "$shard"
+
+say "Rollback: back on the legacy, with everything that was written on Vitess"
+"$vifl" rollback "$shard" --confirm "$shard"
+sleep 2
+
+say "A second cutover, behind a new diff"
+"$vifl" diff "$shard"
+"$vifl" cutover "$shard" --confirm "$shard"
+sleep 2
+
+say "Reverse diff: the legacy against the landing, while the application writes"
+"$vifl" diff "$shard" --reverse
 
 say "The old application stops; what it saw"
 kill -TERM "$load_pid"
@@ -115,8 +127,11 @@ wait "$load_pid" || true
 load_pid=
 cat "$dir/load.out"
 
-say "The proof: every acknowledged write, once, on the side that owned it"
-"$vifl" dev load verify --ledger "$dir/ledger"
+say "The proof: every acknowledged write, once, on the landing and, by the stream back, on the legacy"
+"$vifl" dev load verify --ledger "$dir/ledger" --legacy-follows
+
+say "Complete: the one-way door"
+"$vifl" complete "$shard" --confirm "$shard"
 
 say "History of $shard"
 "$vifl" history "$shard"

@@ -101,6 +101,9 @@ func printDifferences(w io.Writer, r *shardmove.DiffReport) {
 			fmt.Fprintf(w, "      %s\n", c)
 		}
 	}
+	if r.Equal {
+		return
+	}
 	for _, t := range r.Targets {
 		if t.Different == 0 {
 			continue

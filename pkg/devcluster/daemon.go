@@ -36,16 +36,18 @@ func newPorts() (p ports, err error) {
 }
 
 // environment is what Vitess' programs get: the marker, their folders, and this process'
-// own variables less those that would change what they do.
+// own variables less those that would change what they do. Temporary files go into the
+// cluster's folder: a TMPDIR that is closed to the unprivileged user would make a tablet's
+// restore fail.
 func (c *cluster) environment(extra ...string) []string {
 	var env []string
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
-		if !slices.Contains([]string{markerEnv, "VTDATAROOT", "VTROOT", "VT_MYSQL_ROOT", "EXTRA_MY_CNF", "PWD"}, name) {
+		if !slices.Contains([]string{markerEnv, "VTDATAROOT", "VTROOT", "VT_MYSQL_ROOT", "EXTRA_MY_CNF", "PWD", "TMPDIR"}, name) {
 			env = append(env, v)
 		}
 	}
-	return append(append(env, markerEnv+"="+c.o.Data, "VTDATAROOT="+filepath.Join(c.o.Data, "vt"), "VT_MYSQL_ROOT="+c.programs.mysql.Root), extra...)
+	return append(append(env, markerEnv+"="+c.o.Data, "VTDATAROOT="+filepath.Join(c.o.Data, "vt"), "VT_MYSQL_ROOT="+c.programs.mysql.Root, "TMPDIR="+c.o.Data), extra...)
 }
 
 // command prepares a Vitess program whose output goes to its log file.
