@@ -192,6 +192,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	must(t, "cutover", "0123", "--confirm", "0123")
 	switched(t, a, b)
 	time.Sleep(2 * time.Second)
+	loseUnacknowledged(t, a, b)
 	must(t, "diff", "--reverse", "0123")
 	w.stop(t, "--legacy-follows")
 	after := query1(t, a, "SELECT COUNT(*) FROM slack.messages")
@@ -259,6 +260,85 @@ func reparent(t *testing.T, keyspace string) {
 		}
 	}
 	t.Fatal("the landing has no replica")
+}
+
+// loseUnacknowledged has the landing's primary lost while a commit waits for its
+// acknowledgement. No client was told that it was committed, and the next primary never had
+// it: the legacy must not get it either.
+func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
+	t.Helper()
+	vitesses, err := vitess.Open(t.Context(), fleet.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vitesses.Close()
+	landing := vitesses.Landing("legacy_0123")
+	primary, err := landing.Primary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost, others []int
+	for _, p := range processes(t) {
+		switch {
+		case p.Landing != "legacy_0123" || p.Pid == 0:
+		case strings.HasPrefix(p.Name, primary.Alias):
+			lost = append(lost, p.Pid)
+		case strings.HasSuffix(p.Name, " mysqld"):
+			others = append(others, p.Pid)
+		}
+	}
+	if len(lost) != 2 || len(others) != 2 {
+		t.Fatalf("found %d processes of the primary and %d replicas, expected 2 and 2", len(lost), len(others))
+	}
+	send := func(pids []int, signal syscall.Signal) {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, signal); err != nil {
+				t.Errorf("%s to %d: %v", signal, pid, err)
+			}
+		}
+	}
+	account, err := fleet.cfg.Account(fleet.cfg.Landing.Account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := connect(t, landing.Target(primary, account, "slack"))
+	team := query1(t, a, "SELECT MIN(team_id) FROM slack.teams")
+	send(others, syscall.SIGSTOP)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := make(chan error, 1)
+	go func() {
+		told <- writeThrough(ctx, "legacy_0123", "UPDATE teams SET name = 'a ghost' WHERE team_id = "+team)
+	}()
+	for start := time.Now(); query1(t, db, "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'") == "0"; {
+		if time.Since(start) > 20*time.Second {
+			send(others, syscall.SIGCONT)
+			t.Fatal("no commit waits for its acknowledgement")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(time.Second) // for whoever would read the primary
+	send(lost, syscall.SIGKILL)
+	send(others, syscall.SIGCONT)
+	cancel()
+	if err := <-told; err == nil {
+		t.Error("a write was acknowledged that only the lost primary had")
+	}
+	for start := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		now, err := landing.Primary(t.Context())
+		if err == nil && now.Alias != primary.Alias && writeThrough(t.Context(), "legacy_0123", "DELETE FROM messages WHERE 1 = 0") == nil {
+			break
+		}
+		if time.Since(start) > 2*time.Minute {
+			t.Fatalf("the landing has no other primary after two minutes: %+v, %v", now, err)
+		}
+	}
+	time.Sleep(2 * time.Second) // writes on the new primary
+	for _, s := range []*sql.DB{a, b} {
+		if n := query1(t, s, "SELECT COUNT(*) FROM slack.teams WHERE name = 'a ghost'"); n != "0" {
+			t.Errorf("%s row(s) on the legacy that the landing never acknowledged", n)
+		}
+	}
 }
 
 func writeThrough(ctx context.Context, database, stmt string) error {

@@ -79,7 +79,7 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
 	fmt.Fprintf(w, "diff of %s at %s: writes blocked %.1f ms\n", shard, r.Position, r.BlockedMillis)
 	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; side a against %d tablet(s) and side b\n", r.Tables, r.Rows, r.RowsPerSecond, len(r.Tablets))
-	printDifferences(w, r)
+	printDifferences(w, r, "; no certificate")
 	if r.Equal {
 		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
 	}
@@ -88,13 +88,14 @@ func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
 func printDiffBack(w io.Writer, shard string, r *shardmove.DiffReport) {
 	fmt.Fprintf(w, "reverse diff of %s at %s of tablet %s: its replication blocked %.1f ms\n", shard, r.Position, strings.Join(r.Tablets, ", "), r.BlockedMillis)
 	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; the tablet against both sides of the legacy\n", r.Tables, r.Rows, r.RowsPerSecond)
-	printDifferences(w, r)
+	printDifferences(w, r, "")
 	if r.Equal {
 		fmt.Fprintf(w, "equal at %s\n", r.Position)
 	}
 }
 
-func printDifferences(w io.Writer, r *shardmove.DiffReport) {
+// printDifferences ends its count with what follows from it.
+func printDifferences(w io.Writer, r *shardmove.DiffReport, so string) {
 	for _, d := range r.Differences {
 		fmt.Fprintf(w, "  %s: %s: %s key (%s)\n", d.Target, d.Table, d.Kind, d.Key)
 		for _, c := range d.Columns {
@@ -117,7 +118,7 @@ func printDifferences(w io.Writer, r *shardmove.DiffReport) {
 			fmt.Fprintf(w, "%s: only %d of them are listed, %d are only counted (--max-rows %d)\n", t.Target, t.Listed, t.Different-t.Listed, r.MaxRows)
 		}
 	}
-	fmt.Fprintf(w, "%d row(s) differ; no certificate\n", r.Different)
+	fmt.Fprintf(w, "%d row(s) differ%s\n", r.Different, so)
 	printRepair(w, r)
 }
 

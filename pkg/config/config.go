@@ -166,6 +166,7 @@ type Limits struct {
 	SeedParallelism int           `yaml:"seed_parallelism"`  // connections; default 4
 	DiffParallelism int           `yaml:"diff_parallelism"`  // connections per server; default 2
 	MaxReplicaDelay time.Duration `yaml:"max_replica_delay"` // of a side behind the other at preflight; default 30s
+	ThrottleLag     time.Duration `yaml:"throttle_lag"`      // of a replica, from which on vifl's own stream waits; default 10s
 }
 
 // Shard is one legacy shard.
@@ -244,7 +245,7 @@ func defaults() *Config {
 		Limits: Limits{
 			MaxLag: 5 * time.Second, MaxAge: 15 * time.Minute, MaxPause: 2 * time.Second,
 			LockTimeout: 500 * time.Millisecond, CatchUpTimeout: 2 * time.Minute, TabletTimeout: 5 * time.Minute,
-			SeedParallelism: 4, DiffParallelism: 2, MaxReplicaDelay: 30 * time.Second,
+			SeedParallelism: 4, DiffParallelism: 2, MaxReplicaDelay: 30 * time.Second, ThrottleLag: 10 * time.Second,
 		},
 	}
 }
@@ -302,7 +303,7 @@ func (c *Config) validate(line func(path string) int) []problem {
 	// A negative bound would be over before it began, or never.
 	for key, d := range map[string]time.Duration{
 		"max_lag": c.Limits.MaxLag, "max_age": c.Limits.MaxAge, "max_pause": c.Limits.MaxPause, "lock_timeout": c.Limits.LockTimeout,
-		"catch_up_timeout": c.Limits.CatchUpTimeout, "tablet_timeout": c.Limits.TabletTimeout, "max_replica_delay": c.Limits.MaxReplicaDelay,
+		"catch_up_timeout": c.Limits.CatchUpTimeout, "tablet_timeout": c.Limits.TabletTimeout, "max_replica_delay": c.Limits.MaxReplicaDelay, "throttle_lag": c.Limits.ThrottleLag,
 	} {
 		if d <= 0 {
 			add("limits."+key, "found %s, expected a time above 0, such as 5s", d)

@@ -115,6 +115,10 @@ var mutations = []struct {
 	{"no stream at all", "R10", func(o *Observed) { o.Stream.State = "" }},
 	{"nothing typed", "R21", func(o *Observed) { o.Confirm = "" }},
 	{"an open landing", "R22", func(o *Observed) { o.Fenced = false }},
+	{"a grant for the way back missing", "R23", func(o *Observed) { o.LacksBack = map[string][]string{"0123 side a": {"ALTER on slack"}} }},
+	{"the same of a one-way cutover", "", func(o *Observed) {
+		o.OneWay, o.LacksBack = true, map[string][]string{"0123 side a": {"ALTER on slack"}}
+	}},
 }
 
 func TestRefusals(t *testing.T) {

@@ -19,7 +19,7 @@ const DiffBackMaxAge = 24 * time.Hour
 
 // backGrants warns early: without them a cutover must be one-way.
 func backGrants(f *Facts) []Finding {
-	return onSides(f, func(s *Side) []Finding {
+	return onTables(f, func(s *Side) []Finding {
 		var lacks []string
 		for _, p := range BackPrivileges {
 			if !s.Grants.On(f.Shard.Database, p) {

@@ -38,6 +38,8 @@ type Tablet struct {
 	SuperReadOnly bool   `json:"super_read_only"`
 	// Replicating says that both replication threads run; false on a primary.
 	Replicating bool `json:"replicating"`
+	// LagSeconds is how far the replica is behind; -1 when it does not know, or is none.
+	LagSeconds int64 `json:"lag_seconds"`
 	// SemiSyncReplica says that the replica acknowledges what it receives.
 	SemiSyncReplica bool `json:"semi_sync_replica"`
 
@@ -107,7 +109,11 @@ func (l *Landing) ask(ctx context.Context, r *topodatapb.Tablet) Tablet {
 		return t
 	}
 	t.ServerUUID, t.Version, t.ReadOnly, t.SuperReadOnly = st.ServerUuid, st.Version, st.ReadOnly, st.SuperReadOnly
+	t.LagSeconds = -1
 	if rs := st.ReplicationStatus; rs != nil {
+		if !rs.ReplicationLagUnknown {
+			t.LagSeconds = int64(rs.ReplicationLagSeconds)
+		}
 		const running = int32(replication.ReplicationStateRunning)
 		t.Replicating = rs.IoState == running && rs.SqlState == running
 	}

@@ -27,7 +27,7 @@ func TestEveryPhaseHasAWayOnOrIsTheEnd(t *testing.T) {
 func TestOnlyCutoverReachesSwitchedAndOnlyFromValidated(t *testing.T) {
 	for v, from := range moves {
 		for p, to := range from {
-			if to == state.Switched && (v != Cutover || p != state.Validated) {
+			if to == state.Switched && (v != Cutover || p != state.Validated) && (v != DiffBack || p != state.Switched) {
 				t.Errorf("%s goes from %s to switched", v, p)
 			}
 			if p == state.Completed {

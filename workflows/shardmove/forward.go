@@ -78,9 +78,9 @@ func (m *Move) work(ctx context.Context, doc *state.Shard) (stop func()) {
 func (m *Move) worker(doc *state.Shard) func(context.Context) error {
 	switch {
 	case backwards(doc):
-		return binlog.NewWorker(m.back(), binlog.Options{}).Run
+		return binlog.NewWorker(m.back(), binlog.Options{Throttle: m.throttle(doc).wait}).Run
 	case doc.Phase != state.Switched && doc.Stream != nil && doc.Seed != nil && doc.Stream.Kind == state.Binlog:
-		return binlog.NewWorker(m.binlog(doc), binlog.Options{}).Run
+		return binlog.NewWorker(m.binlog(doc), binlog.Options{Throttle: m.throttle(doc).wait}).Run
 	}
 	return nil
 }

@@ -88,6 +88,10 @@ func (m *Move) newRollback(ctx context.Context, lease *state.Lease, o CutoverOpt
 		r.close()
 		return nil, err
 	}
+	if err := r.reportOften(ctx); err != nil {
+		r.close()
+		return nil, err
+	}
 	if err := r.settle(ctx); err != nil {
 		r.close()
 		return nil, err

@@ -94,6 +94,11 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 		s.close()
 		return nil, err
 	}
+	// One of a former cutover would be in the way where there is only forward.
+	if err := m.back().Delete(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
 	if s.reader, err = m.inspect(ctx, lease); err != nil {
 		s.close()
 		return nil, err
