@@ -57,7 +57,7 @@ func (s *Stream) StartBehind(ctx context.Context, gtid string) error {
 
 // sourceCheck is how often a stream that reads a group asks whether its server is still one
 // to be read.
-const sourceCheck = 3 * time.Second
+const sourceCheck = 10 * time.Second
 
 // choose picks the server to read, the former one where it will do, and finds the place in
 // its binlog.
