@@ -72,3 +72,37 @@ func coversVindex(t *vindexes.BaseTable, columns []string) bool {
 	}
 	return false
 }
+
+// AutoIncrements lists the sharded tables (keyspace.table) that have AUTO_INCREMENT in their
+// schema and no sequence in their vschema: each shard counts by itself.
+func (p *Planner) AutoIncrements() []string {
+	var out []string
+	for ks, t := range p.schemas {
+		if !p.vschema.Keyspaces[ks].Keyspace.Sharded {
+			continue
+		}
+		for _, create := range t.creates {
+			name := create.Table.Name.String()
+			for _, c := range create.TableSpec.Columns {
+				if c.Type.Options.Autoincrement && p.vschema.Keyspaces[ks].Tables[name].AutoIncrement == nil {
+					out = append(out, ks+"."+name)
+				}
+			}
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// Columns are the names of the columns of each table in a keyspace's schema.
+func (p *Planner) Columns(keyspace string) map[string][]string {
+	out := map[string][]string{}
+	for _, create := range p.schemas[keyspace].creates {
+		var names []string
+		for _, c := range create.TableSpec.Columns {
+			names = append(names, c.Name.String())
+		}
+		out[create.Table.Name.String()] = names
+	}
+	return out
+}

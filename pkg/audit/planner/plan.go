@@ -94,8 +94,8 @@ type Plan struct {
 	Memory []string
 	// Warnings are Vitess'.
 	Warnings []string
-	// SetVariables are the system variables that the statement sets.
-	SetVariables []string
+	// Ignored are system variables that a SET names and vtgate does not set.
+	Ignored []string
 }
 
 // Vindexes are the vindexes by which the statement is routed, sorted.
@@ -298,16 +298,13 @@ func (p *Planner) walk(out *Plan, prim engine.Primitive, perRow, lookup bool) {
 		for _, op := range prim.Ops {
 			switch op := op.(type) {
 			case *engine.SysVarReservedConn:
-				out.SetVariables = append(out.SetVariables, op.Name)
 				if !op.SupportSetVar {
 					out.Pins = append(out.Pins, "SET "+op.Name)
 				}
-			case *engine.SysVarSetAware:
-				out.SetVariables = append(out.SetVariables, op.Name)
 			case *engine.SysVarIgnore:
-				out.SetVariables = append(out.SetVariables, op.Name)
+				out.Ignored = append(out.Ignored, op.Name)
 			case *engine.SysVarCheckAndIgnore:
-				out.SetVariables = append(out.SetVariables, op.Name)
+				out.Ignored = append(out.Ignored, op.Name)
 			}
 		}
 	case *engine.MemorySort:

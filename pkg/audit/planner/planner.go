@@ -34,6 +34,7 @@ type Planner struct {
 	exec     *unexecuted
 	keyspace string
 	shards   map[string]int
+	schemas  map[string]tables
 }
 
 // Options says what to plan against.
@@ -105,7 +106,7 @@ func New(o Options) (*Planner, error) {
 		return nil, err
 	}
 	return &Planner{
-		env: env, vschema: vschema, keyspace: o.Keyspace, shards: shards,
+		env: env, vschema: vschema, keyspace: o.Keyspace, shards: shards, schemas: schemas,
 		exec: &unexecuted{env: env, vschema: vschema, srv: o.VSchema.srv},
 	}, nil
 }
@@ -159,11 +160,33 @@ type Unparsed struct{ Reason string }
 func (u *Unparsed) Error() string { return u.Reason }
 
 // Parse parses and normalises a statement. The error is *Unparsed when the parser does not take it.
-func (p *Planner) Parse(text string) (*Statement, error) {
+func (p *Planner) Parse(text string) (*Statement, error) { return p.parse(text, nil) }
+
+// ParseUnqualified is Parse of the statement without the names of databases before tables.
+func (p *Planner) ParseUnqualified(text string) (*Statement, error) {
+	return p.parse(text, func(ast sqlparser.Statement) sqlparser.Statement {
+		return sqlparser.Rewrite(ast, func(c *sqlparser.Cursor) bool {
+			if t, ok := c.Node().(sqlparser.TableName); ok && t.Qualifier.NotEmpty() && !sqlparser.SystemSchema(t.Qualifier.String()) {
+				if _, column := c.Parent().(*sqlparser.ColName); !column {
+					c.Replace(sqlparser.TableName{Name: t.Name})
+				}
+			}
+			if col, ok := c.Node().(*sqlparser.ColName); ok && col.Qualifier.Qualifier.NotEmpty() {
+				col.Qualifier = sqlparser.TableName{Name: col.Qualifier.Name}
+			}
+			return true
+		}, nil).(sqlparser.Statement)
+	})
+}
+
+func (p *Planner) parse(text string, change func(sqlparser.Statement) sqlparser.Statement) (*Statement, error) {
 	query, _ := sqlparser.SplitMarginComments(text)
 	ast, known, err := p.env.Parser().Parse2(query)
 	if err != nil {
 		return nil, &Unparsed{Reason: hideReason(err)}
+	}
+	if change != nil {
+		ast = change(ast)
 	}
 	s := &Statement{source: query, Values: map[string]*querypb.BindVariable{}, Kind: sqlparser.ASTToStatementType(ast).String()}
 	s.Control = control(ast)

@@ -87,3 +87,8 @@ type UniqueKey struct {
 	Columns []string `json:"columns"`
 	Primary bool     `json:"primary"`
 }
+
+// Listed is true for parts that a list of values routes.
+func (p Part) Listed() bool {
+	return !p.Lookup && !p.rows && (p.opcode == engine.IN || p.opcode == engine.MultiEqual)
+}
