@@ -57,11 +57,11 @@ var landingKinds = []kind{
 	{id: findSQLMode, title: "SET sql_mode",
 		why: "the tablet's own default may be another one than the legacy's; vtgate hands a session's mode on with each query (SET_VAR)", remedy: "make the landing's default equal to the legacy's, then leave the SET away"},
 	{id: findTimeZone, title: "SET time_zone",
-		why: "vtgate hands it on with each query; named zones need the landing's time zone tables", remedy: "load the zone tables, or use offsets"},
+		why: "it pins the session's connection, and named zones need the landing's time zone tables", remedy: "load the zone tables, or use offsets"},
 	{id: findUse, title: "USE of a database", breaks: true,
 		why: "the legacy database's name is no keyspace: VT05003 unknown database", remedy: "select the keyspace at connect"},
 	{id: findNoTeam, title: "no team in the query",
-		why: "the plan against a keyspace sharded by team goes to more than one shard: on a landing it works, but it could never be routed by team", remedy: "add the team to the WHERE clause while the query's owner is at hand"},
+		why: "against a keyspace sharded by team its plan names no team: on a landing it works, but it could never be routed by team", remedy: "add the team to the WHERE clause while the query's owner is at hand"},
 	{id: findNoTeamTable, title: "a table without a team",
 		why: "it does not have the team's column, so its rows could never be sharded by team by themselves", remedy: "add the column, or a lookup vindex"},
 	{id: findIgnoredSet, title: "a session setting that vtgate ignores",
@@ -243,6 +243,18 @@ func (l *Landing) teamless(ctx context.Context, text string) bool {
 	if plan.Class == planner.Unsupported {
 		// An INSERT without the team's column, a join that only one database can do, …
 		return true
+	}
+	for _, part := range plan.Parts {
+		if part.Null() {
+			return true
+		}
+	}
+	if plan.Class == planner.Reference {
+		for _, t := range plan.Tables {
+			if _, name, _ := strings.Cut(t, "."); slices.Contains(l.without, name) {
+				return true
+			}
+		}
 	}
 	return plan.Class == planner.Scatter || plan.Class == planner.Several && !manyTeams(plan)
 }

@@ -75,6 +75,7 @@ type Part struct {
 	opcode engine.Opcode
 	shards int // of the keyspace
 	rows   bool
+	null   bool // of an INSERT: a primary vindex column is NULL
 	vindex vindexes.Vindex
 	values []evalengine.Expr
 }
@@ -395,6 +396,13 @@ func (p *Planner) insert(c *engine.InsertCommon, in *engine.Insert, add func(Par
 	part.opcode = engine.IN
 	if len(c.ColVindexes) > 0 {
 		part.Vindex, part.vindex = c.ColVindexes[0].Name, c.ColVindexes[0].Vindex
+	}
+	if in != nil && len(in.VindexValues) > 0 {
+		for _, column := range in.VindexValues[0] {
+			for _, v := range column {
+				part.null = part.null || sqlparser.String(v) == "null"
+			}
+		}
 	}
 	if in != nil && len(in.Mid) == 1 {
 		part.opcode = engine.EqualUnique

@@ -35,7 +35,7 @@ func (p Part) Variables() (names []string, list, ok bool) {
 			if strings.HasPrefix(v.Key, "__") {
 				return nil, false, false
 			}
-			names = append(names, v.Key)
+			names, list = append(names, v.Key), list || v.Type == sqltypes.Tuple
 		case *evalengine.TupleBindVariable:
 			names, list = append(names, v.Key), true
 		default:
@@ -92,3 +92,7 @@ type UniqueKey struct {
 func (p Part) Listed() bool {
 	return !p.Lookup && !p.rows && (p.opcode == engine.IN || p.opcode == engine.MultiEqual)
 }
+
+// Null is true for an INSERT that gives no value to a column of the primary vindex: vtgate
+// refuses it when it runs.
+func (p Part) Null() bool { return p.null }
