@@ -367,7 +367,8 @@ func show(ast sqlparser.Statement) (text string, residual bool) {
 	case *sqlparser.Select, *sqlparser.Union, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete, *sqlparser.CallProc:
 	default:
 		// SHOW … LIKE, comments of tables and the like are plain texts in the statement.
-		text, residual = fingerprint.Hide(text), true
+		hidden := fingerprint.Hide(text)
+		text, residual = hidden, residual || hidden != text
 	}
 	return text, residual
 }
