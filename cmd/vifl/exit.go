@@ -47,6 +47,7 @@ func exitCode(err error) int {
 	var refused *shardmove.Refused
 	var different *shardmove.Different
 	var missing notThere
+	var limits exceeded
 	switch {
 	case err == nil:
 		return exitDone
@@ -54,7 +55,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &refused), errors.As(err, &illegal), errors.As(err, &missing), errors.Is(err, state.ErrHeld):
 		return exitRefused
-	case errors.As(err, &different):
+	case errors.As(err, &different), errors.As(err, &limits):
 		return exitDifferent
 	}
 	return exitFailed

@@ -23,8 +23,12 @@ func benchLog(lines int) string {
 		func(c, o int) string {
 			return fmt.Sprintf("Query\tSELECT message_id, name, COUNT(*) FROM reactions WHERE channel_id = %d AND message_id IN (%d, %d, %d, %d) GROUP BY message_id, name", c, o, o+1, o+2, o+3)
 		},
-		func(c, _ int) string { return fmt.Sprintf("Query\tSELECT user_id FROM channel_members WHERE channel_id = %d", c) },
-		func(_, o int) string { return fmt.Sprintf("Query\tSELECT channel_id FROM channel_members WHERE user_id = %d", o) },
+		func(c, _ int) string {
+			return fmt.Sprintf("Query\tSELECT user_id FROM channel_members WHERE channel_id = %d", c)
+		},
+		func(_, o int) string {
+			return fmt.Sprintf("Query\tSELECT channel_id FROM channel_members WHERE user_id = %d", o)
+		},
 		func(c, o int) string {
 			return fmt.Sprintf("Query\tUPDATE messages SET text = 'edited %d' WHERE channel_id = %d AND id = %d", o, c, o)
 		},

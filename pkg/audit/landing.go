@@ -149,6 +149,9 @@ func NewLanding(keyspace, database, schemaFile, creates string, columns []TeamCo
 	return l, nil
 }
 
+// Keyspace is the landing's keyspace.
+func (l *Landing) Keyspace() string { return l.keyspace }
+
 // Planner is the planner of the landing's keyspace.
 func (l *Landing) Planner() *planner.Planner { return l.planner }
 

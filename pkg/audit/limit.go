@@ -112,6 +112,28 @@ var limitForm = regexp.MustCompile(`^\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0
 // share of the calls that reach a shard (of all transactions, of all calls), without one a number
 // of distinct queries (or transactions, or calls, or the amplification itself).
 func ParseLimits(text string) ([]Limit, error) {
+	known := map[string]units{}
+	for name, m := range metrics {
+		known[name] = units{plain: m.plain != nil, percent: m.percent != nil}
+	}
+	return parseLimits(text, known)
+}
+
+// ParseCompareLimits reads limits on a comparison: worse>0 (queries), worse>1% (of the calls
+// that are compared).
+func ParseCompareLimits(text string) ([]Limit, error) {
+	return parseLimits(text, map[string]units{"worse": {plain: true, percent: true}})
+}
+
+// units says which forms of a metric there are.
+type units struct{ plain, percent bool }
+
+func parseLimits(text string, known map[string]units) ([]Limit, error) {
+	var names []string
+	for name := range known {
+		names = append(names, name)
+	}
+	sort.Strings(names)
 	var out []Limit
 	for _, item := range strings.Split(text, ",") {
 		m := limitForm.FindStringSubmatch(item)
@@ -119,14 +141,14 @@ func ParseLimits(text string) ([]Limit, error) {
 			return nil, fmt.Errorf("found %q, expected METRIC>NUMBER or METRIC>NUMBER%% (also <, >=, <=), such as scatter>1%%,unsupported>0", item)
 		}
 		l := Limit{Metric: m[1], Above: m[2][0] == '>', OrEqual: len(m[2]) == 2, Percent: m[4] == "%"}
-		metric, ok := metrics[l.Metric]
+		metric, ok := known[l.Metric]
 		if !ok {
-			return nil, fmt.Errorf("found metric %q, expected one of %s", l.Metric, strings.Join(Metrics(), ", "))
+			return nil, fmt.Errorf("found metric %q, expected one of %s", l.Metric, strings.Join(names, ", "))
 		}
-		if l.Percent && metric.percent == nil {
+		if l.Percent && !metric.percent {
 			return nil, fmt.Errorf("found %q: %s is a number, expected it without %%", item, l.Metric)
 		}
-		if !l.Percent && metric.plain == nil {
+		if !l.Percent && !metric.plain {
 			return nil, fmt.Errorf("found %q: %s is a share, expected it with %%", item, l.Metric)
 		}
 		var err error
@@ -155,21 +177,36 @@ func Check(r *Result, limits []Limit) []Broken {
 		if l.Percent {
 			get = metric.percent
 		}
-		found := get(r)
-		broken := false
-		switch {
-		case l.Above && l.OrEqual:
-			broken = found >= l.Value
-		case l.Above:
-			broken = found > l.Value
-		case l.OrEqual:
-			broken = found <= l.Value
-		default:
-			broken = found < l.Value
-		}
-		if broken {
+		if found := get(r); l.broken(found) {
 			out = append(out, Broken{Limit: l.String(), Found: found})
 		}
 	}
 	return out
+}
+
+// CheckComparison lists the limits that a comparison does not keep.
+func CheckComparison(c *Comparison, limits []Limit) []Broken {
+	var out []Broken
+	for _, l := range limits {
+		found := float64(c.Worse.Queries)
+		if l.Percent {
+			found = c.WorsePercent
+		}
+		if l.broken(found) {
+			out = append(out, Broken{Limit: l.String(), Found: found})
+		}
+	}
+	return out
+}
+
+func (l Limit) broken(found float64) bool {
+	switch {
+	case l.Above && l.OrEqual:
+		return found >= l.Value
+	case l.Above:
+		return found > l.Value
+	case l.OrEqual:
+		return found <= l.Value
+	}
+	return found < l.Value
 }

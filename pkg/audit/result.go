@@ -23,6 +23,8 @@ type Result struct {
 	Transactions *Transactions `json:"transactions,omitempty"` // absent when no input tells connections apart
 	Storm        []Storm       `json:"storm,omitempty"`
 	Findings     []Finding     `json:"findings"`
+	// Broken are the limits of --fail-on that are not kept.
+	Broken []Broken `json:"broken_limits,omitempty"`
 }
 
 // Totals are sums over all queries.
