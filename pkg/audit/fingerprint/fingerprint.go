@@ -184,6 +184,11 @@ func (s *Scanner) Scan(text string) bool {
 				i, last, before = end, wordOther, '\''
 				continue
 			}
+			if e := precision(text, end); e > 0 && takesPrecision(w) {
+				s.key = append(s.key, text[i:e]...)
+				i, last, before = e, wordOther, ')'
+				continue
+			}
 			words++
 			if words == 1 {
 				insert = equalFold(w, "insert") || equalFold(w, "replace")
@@ -236,9 +241,7 @@ func (s *Scanner) Scan(text string) bool {
 			last, before = wordOther, c
 		}
 	}
-	if n := len(s.key); n > 0 && s.key[n-1] == ';' {
-		s.key = s.key[:n-1]
-	}
+	s.key = bytes.TrimRight(s.key, " ;")
 	return true
 }
 
@@ -476,6 +479,24 @@ func simpleRow(text string, i int) (end int, simple bool) {
 		}
 	}
 	return 0, false
+}
+
+// precision is behind (0) to (6) at i, the digits of a second's fraction, 0 when there is none.
+func precision(text string, i int) int {
+	if i+2 < len(text) && text[i] == '(' && text[i+1] >= '0' && text[i+1] <= '6' && text[i+2] == ')' {
+		return i + 3
+	}
+	return 0
+}
+
+// takesPrecision says whether a word is a function whose argument is no value, but a precision.
+func takesPrecision(w string) bool {
+	for _, name := range []string{"now", "sysdate", "current_timestamp", "localtime", "localtimestamp", "utc_timestamp", "curtime", "current_time", "utc_time"} {
+		if equalFold(w, name) {
+			return true
+		}
+	}
+	return false
 }
 
 func classify(w string) word {

@@ -353,7 +353,7 @@ func show(ast sqlparser.Statement) (text string, residual bool) {
 		case *sqlparser.Literal:
 			residual = true
 			if positions[node] && node.Type == sqlparser.IntVal {
-				node.Format(buf)
+				buf.WriteString(positionMark + node.Val)
 			} else {
 				buf.WriteString("?")
 			}
@@ -363,15 +363,21 @@ func show(ast sqlparser.Statement) (text string, residual bool) {
 	})
 	buf.Myprintf("%v", ast)
 	text = buf.String()
+	hidden := fingerprint.Hide(text)
 	switch ast.(type) {
 	case *sqlparser.Select, *sqlparser.Union, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete, *sqlparser.CallProc:
+		// A separator, a length of a cast: values that are no nodes of the tree.
+		residual = residual || markerPart.MatchString(text)
 	default:
 		// SHOW … LIKE, comments of tables and the like are plain texts in the statement.
-		hidden := fingerprint.Hide(text)
-		text, residual = hidden, residual || hidden != text
+		residual = residual || hidden != text
 	}
-	return text, residual
+	return strings.ReplaceAll(hidden, positionMark, ""), residual
 }
+
+// positionMark stands before positions in ORDER BY and GROUP BY while values are hidden: to the
+// scanner they are names.
+const positionMark = ":__position_"
 
 var (
 	nearPart   = regexp.MustCompile(`(?s) near '.*$`)
