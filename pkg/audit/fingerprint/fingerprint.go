@@ -204,6 +204,13 @@ func (s *Scanner) Scan(text string) bool {
 			}
 			s.key = append(s.key, w...)
 			i, before = end, w[len(w)-1]
+		case c == '?':
+			// A prepared statement's parameter, or a digest's: a value that nobody knows.
+			if !s.literal(Integer, i, i+1, false) {
+				return false
+			}
+			i++
+			last, before = wordOther, c
 		case c == '(':
 			if values && depth == 0 {
 				s.Rows++
@@ -386,14 +393,17 @@ func Slot(v string) (int, bool) {
 	return n - Base, n >= Base && n < Base+2*secondRow
 }
 
-// Value is the text of the literal in a slot, without quotes, false when there is none or it
-// has escapes.
+// Value is the text of the literal in a slot, without quotes, false when there is none, when it
+// has escapes, and for a parameter.
 func (s *Scanner) Value(slot int) (text string, kind Kind, ok bool) {
 	for _, l := range s.Literals {
 		if l.Slot != slot {
 			continue
 		}
 		v := s.text[l.Start:l.End]
+		if v == "?" {
+			return "", 0, false
+		}
 		if l.Kind == Text {
 			v = v[1 : len(v)-1]
 			if strings.ContainsAny(v, `\'"`) {
