@@ -100,7 +100,7 @@ type tables struct {
 	views   []*sqlparser.CreateView
 }
 
-// ReadSchema reads the CREATE TABLE and CREATE VIEW statements of a file such as mysqldump
+// readSchema reads the CREATE TABLE and CREATE VIEW statements of a file such as mysqldump
 // --no-data writes. Other statements are passed over; one of these that Vitess' parser does not
 // take is an error.
 func readSchema(parser *sqlparser.Parser, name, text string) (tables, error) {
