@@ -7,6 +7,8 @@ printf 'machine: %s, %s cores, %s; %s; vitess %s; mysqld %s\n' \
 # The vindexes beside Vitess' xxhash: nanoseconds for one id, ratios, allocations, 8 goroutines.
 go test -run '^$' -bench '^BenchmarkMap$' -benchtime 1x ./vindexes
 go test -run '^$' -bench '^BenchmarkLookupTenMillion$' ./pkg/teammap
+# The audit of a general log on one core, every shape of query met before: the goal is 50,000 lines/s.
+go test -run '^$' -bench '^BenchmarkGeneralLog$' -cpu 1 ./pkg/audit
 go test -run '^$' -bench . -benchtime 1x -timeout 60m ./pkg/seed ./pkg/diff ./pkg/legacy
 # The streams beside VReplication and a native replica, on VIFL_BENCH_TRANSACTIONS transactions of
 # one row, and a hundredth as many of 1,000 rows.

@@ -40,6 +40,7 @@ func exitCode(err error) int {
 	var illegal *engine.IllegalMove
 	var refused *shardmove.Refused
 	var different *shardmove.Different
+	var limits exceeded
 	switch {
 	case err == nil:
 		return exitDone
@@ -47,7 +48,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &refused), errors.As(err, &illegal), errors.Is(err, state.ErrHeld):
 		return exitRefused
-	case errors.As(err, &different):
+	case errors.As(err, &different), errors.As(err, &limits):
 		return exitDifferent
 	}
 	return exitFailed

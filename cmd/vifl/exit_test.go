@@ -24,6 +24,7 @@ func TestExitCodes(t *testing.T) {
 		"an illegal move":     {fmt.Errorf("wrapped: %w", &engine.IllegalMove{Verb: "diff"}), 3},
 		"held by another":     {fmt.Errorf("wrapped: %w", state.ErrHeld), 3},
 		"differences":         {fmt.Errorf("wrapped: %w", &shardmove.Different{Shard: "0123", Rows: 1}), 4},
+		"a limit of an audit": {fmt.Errorf("wrapped: %w", exceeded{[]string{"scatter>1%: found 2"}}), 4},
 		"joined with another": {errors.Join(errors.New("boom"), &shardmove.Refused{Verb: "diff"}), 3},
 	} {
 		if got := exitCode(c.err); got != c.want {

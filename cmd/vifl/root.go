@@ -30,7 +30,8 @@ func newRootCommand() *cobra.Command {
 a Vitess shard from the legacy, keeps it in sync from the binlog, proves both equal at one
 instant, and cuts over. It refuses to cut over any shard but the one it validated.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 refused by a guard, 4 differences found.`,
+Exit codes: 0 done, 1 failed, 2 usage, 3 refused by a guard, 4 differences found
+or a limit of vifl audit --fail-on exceeded.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -49,7 +50,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 refused by a guard, 4 differences found
 	root.PersistentFlags().StringVar(&a.output, "output", "text", "text or json")
 	root.AddCommand(
 		newDevCommand(),
-		a.newConfigCommand(), a.newShardsCommand(), a.newMainsCommand(),
+		a.newConfigCommand(), a.newShardsCommand(), a.newMainsCommand(), a.newAuditCommand(),
 		a.newPreflightCommand(), a.newSeedCommand(), newSeedChildCommand(), a.newSyncCommand(), a.newDiffCommand(),
 		a.newRehearseCommand(), a.newCutoverCommand(), a.newRollbackCommand(), a.newCompleteCommand(), a.newAbortCommand(), a.newThawCommand(),
 		a.newStatusCommand(), a.newHistoryCommand(), a.newCertCommand(), a.newHoldCommand(), a.newUnholdCommand(), a.newServeCommand(),
