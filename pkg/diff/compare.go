@@ -28,6 +28,9 @@ type Options struct {
 	// MaxListed bounds the listed differences of each target; more are counted only. It
 	// bounds memory too: a listed row holds its shortened values. Default 10,000.
 	MaxListed int
+	// Accepted are pairs of rows that Drift reports apart from those that differ, as long as
+	// both rows are exactly these. Nothing else looks at them.
+	Accepted []Pair
 }
 
 func (o Options) withDefaults() Options {
@@ -100,8 +103,10 @@ type engine struct {
 
 	mu    sync.Mutex // found, done, rows, and calls of progress
 	found []*collector
-	done  int
-	rows  uint64
+	// accepted are differences that were let through; Drift alone writes it, from one goroutine.
+	accepted []Difference
+	done     int
+	rows     uint64
 }
 
 // leafRange is a small range with its rows on both sides.
@@ -284,5 +289,6 @@ func (e *engine) report() *Report {
 		}
 		r.Targets = append(r.Targets, tr)
 	}
+	r.Accepted = e.accepted
 	return r
 }

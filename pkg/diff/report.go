@@ -28,6 +28,12 @@ type Difference struct {
 	Kind Kind     `json:"kind"`
 	// Columns are those that differ, or all of a row that one side only has.
 	Columns []ColumnDifference `json:"columns,omitempty"`
+	// Pair is the row on both sides by its digests. Only Drift and DriftOf fill it in.
+	Pair Pair `json:"pair,omitzero"`
+	// Newer is the side, "source" or "target", that a column says was written last, and
+	// NewerBy that column; empty where none tells. Only Drift and DriftOf fill them in.
+	Newer   string `json:"newer,omitempty"`
+	NewerBy string `json:"newer_by,omitempty"`
 
 	key keyValue // exact
 }
@@ -80,6 +86,9 @@ type Report struct {
 	Targets []TargetReport `json:"targets"`
 	// Rows is the number of rows of the source.
 	Rows uint64 `json:"rows"`
+	// Accepted are the rows that differ as Options.Accepted says they may; they are not counted
+	// among the differing ones.
+	Accepted []Difference `json:"accepted,omitempty"`
 	// Rechecked counts the keys that Drift had to read again because they differed at first.
 	Rechecked uint64        `json:"rechecked,omitempty"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
