@@ -93,6 +93,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		t.Errorf("diff: %s", r)
 	}
 
+	t.Run("drift is reported, accepted by name, and let through", func(t *testing.T) { acceptDrift(t, a) })
 	t.Run("rehearsal leaves everything as it was", func(t *testing.T) {
 		must(t, "rehearse", "0123")
 		if f := flags(t, a) + flags(t, b); f != "000000" {

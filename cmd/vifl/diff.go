@@ -15,39 +15,88 @@ import (
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
+// diffMode is what vifl diff does instead of a diff.
+type diffMode struct {
+	explain, accept, withdraw, accepted bool
+	why                                 string
+}
+
+// name is the flag of the mode, empty for a diff; two modes at once are an error.
+func (d *diffMode) name() (string, error) {
+	name := ""
+	for _, f := range []struct {
+		set  bool
+		flag string
+	}{{d.explain, "--explain"}, {d.accept, "--accept-drift"}, {d.withdraw, "--withdraw-drift"}, {d.accepted, "--accepted-drift"}} {
+		switch {
+		case f.set && name != "":
+			return "", usageError{fmt.Errorf("%s and %s: give one of them", name, f.flag)}
+		case f.set:
+			name = f.flag
+		}
+	}
+	return name, nil
+}
+
+func (d *diffMode) args(cmd *cobra.Command, args []string) error {
+	name, err := d.name()
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "--explain":
+		if len(args) != 3 {
+			return usageError{fmt.Errorf("--explain: found %d arguments, expected a shard number, a table and a key", len(args))}
+		}
+	case "--accept-drift", "--withdraw-drift":
+		if len(args) < 3 {
+			return usageError{fmt.Errorf("%s: found %d arguments, expected a shard number, a table and one key or more, each in single quotes", name, len(args))}
+		}
+	default:
+		return oneShard(cmd, args)
+	}
+	return oneShard(cmd, args[:1])
+}
+
 func (a *app) newDiffCommand() *cobra.Command {
 	var o shardmove.DiffOptions
-	var explain bool
+	var mode diffMode
 	cmd := &cobra.Command{
-		Use: "diff SHARD [--explain TABLE KEY]", Short: "compare legacy and landing at one instant; equal gives a certificate",
+		Use: "diff SHARD [--explain TABLE KEY | --accept-drift TABLE KEY... | --withdraw-drift TABLE KEY... | --accepted-drift]", Short: "compare legacy and landing at one instant; equal gives a certificate",
 		Long: `Compares side a with every tablet of the landing at one instant, and side b with side a, and
 lists the rows that differ with both values. When nothing differs it writes a certificate.
 
 With --explain it does not compare tables: it reads one row now, on both sides and every
 tablet, and shows in whole the columns that differ. KEY is the key as a diff printed it; give
-it in single quotes, and -- before a table or key that begins with a dash.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if !explain {
-				return oneShard(cmd, args)
-			}
-			if len(args) != 3 {
-				return usageError{fmt.Errorf("--explain: found %d arguments, expected a shard number, a table and a key", len(args))}
-			}
-			return oneShard(cmd, args[:1])
-		},
-		PreRunE: func(*cobra.Command, []string) error {
-			if explain && o.Repair {
-				return usageError{errors.New("--repair is of a whole diff, --explain of one row: give one of them")}
-			}
-			if o.MaxRows < 1 {
+it in single quotes, and -- before a table or key that begins with a dash.
+
+With --accept-drift it records that rows which differ between side a and side b may do so:
+after a cutover Vitess has side a's row, and side b's content of it is given up. The record
+holds for exactly what both sides have now; the next change of either row ends it. Only a new
+diff takes it into account. --withdraw-drift takes it back, --accepted-drift lists what is
+accepted.`,
+		Args: mode.args,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := mode.name()
+			switch {
+			case err != nil:
+				return err
+			case name != "" && o.Repair:
+				return usageError{fmt.Errorf("--repair is of a whole diff, %s of single rows: give one of them", name)}
+			case mode.why != "" && !mode.accept && !mode.withdraw:
+				return usageError{errors.New("--why is of --accept-drift and --withdraw-drift")}
+			case o.MaxRows < 1:
 				return usageError{fmt.Errorf("--max-rows: found %d, expected 1 or more", o.MaxRows)}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				if explain {
+				switch {
+				case mode.explain:
 					return a.explainRow(ctx, m, args[1], args[2])
+				case mode.accept, mode.withdraw, mode.accepted:
+					return a.drift(ctx, m, mode, args[1:])
 				}
 				report, err := m.Diff(ctx, o)
 				if report != nil {
@@ -60,19 +109,81 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.Repair, "repair", false, "when rows differ, print the SQL that would make the landing equal to side a; never runs it")
-	cmd.Flags().BoolVar(&explain, "explain", false, "read one row now on all servers and show what differs: --explain TABLE KEY")
+	cmd.Flags().BoolVar(&mode.explain, "explain", false, "read one row now on all servers and show what differs: --explain TABLE KEY")
+	cmd.Flags().BoolVar(&mode.accept, "accept-drift", false, "accept that rows differ between side a and side b as they do now: --accept-drift TABLE KEY...")
+	cmd.Flags().BoolVar(&mode.withdraw, "withdraw-drift", false, "take that back: --withdraw-drift TABLE KEY...")
+	cmd.Flags().BoolVar(&mode.accepted, "accepted-drift", false, "list the accepted rows, and whether they still are what was accepted")
+	cmd.Flags().StringVar(&mode.why, "why", "", "the reason for accepting or withdrawing, for the list and the history")
 	cmd.Flags().IntVar(&o.MaxRows, "max-rows", shardmove.DefaultMaxRows, "list so many differing rows of each tablet and of side b; more are only counted")
 	return cmd
+}
+
+// drift accepts drift, withdraws or lists what was accepted. args are a table and keys.
+func (a *app) drift(ctx context.Context, m *shardmove.Move, mode diffMode, args []string) error {
+	var report *shardmove.DriftReport
+	var err error
+	did := "accepted"
+	switch {
+	case mode.accept:
+		report, err = m.AcceptDrift(ctx, args[0], args[1:], mode.why)
+	case mode.withdraw:
+		did = "withdrawn"
+		report, err = m.WithdrawDrift(ctx, args[0], args[1:], mode.why)
+	default:
+		report, err = m.AcceptedDrift(ctx)
+	}
+	if errors.Is(err, diff.ErrKey) || errors.Is(err, diff.ErrSame) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(report, func(w io.Writer) {
+		if len(report.Rows) == 0 {
+			fmt.Fprintf(w, "%s: no drift is accepted\n", report.Shard)
+		}
+		for _, r := range report.Rows {
+			printAccepted(w, did, r)
+		}
+		if mode.accept {
+			fmt.Fprintf(w, "after a cutover Vitess has side a's content of these rows; now: vifl diff %s\n", m.Number())
+		}
+	})
+}
+
+func printAccepted(w io.Writer, did string, r shardmove.AcceptedDrift) {
+	status := ""
+	switch r.Status {
+	case "holds":
+		status = "; both sides are as they were"
+	case "void":
+		status = "; VOID: a side has changed since"
+	case "over":
+		status = "; over: both sides are the same now"
+	}
+	if did == "accepted" {
+		did = fmt.Sprintf("accepted by %s, %s", r.Who, ago(r.At))
+	}
+	fmt.Fprintf(w, "%s: key (%s): %s%s\n", r.Table, r.Key, did, status)
+	if r.Newer != "" {
+		fmt.Fprintf(w, "      side %s was written last by its %s\n", r.Newer, r.NewerBy)
+	}
+	if r.Why != "" {
+		fmt.Fprintf(w, "      %s\n", r.Why)
+	}
 }
 
 func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
 	fmt.Fprintf(w, "diff of %s at %s: writes blocked %.1f ms\n", shard, r.Position, r.BlockedMillis)
 	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; side a against %d tablet(s) and side b\n", r.Tables, r.Rows, r.RowsPerSecond, len(r.Tablets))
 	for _, d := range r.Differences {
-		fmt.Fprintf(w, "  %s: %s: %s key (%s)\n", d.Target, d.Table, d.Kind, d.Key)
-		for _, c := range d.Columns {
-			fmt.Fprintf(w, "      %s\n", c)
-		}
+		printEntry(w, d)
+	}
+	if len(r.Accepted) > 0 {
+		fmt.Fprintf(w, "%d row(s) of side b differ as they were accepted:\n", len(r.Accepted))
+	}
+	for _, d := range r.Accepted {
+		printEntry(w, d)
 	}
 	if r.Equal {
 		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
@@ -93,6 +204,17 @@ func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
 	}
 	fmt.Fprintf(w, "%d row(s) differ; no certificate\n", r.Different)
 	printRepair(w, r)
+}
+
+func printEntry(w io.Writer, d shardmove.DiffEntry) {
+	newer := ""
+	if d.Newer != "" {
+		newer = fmt.Sprintf("; side %s was written last by its %s", d.Newer, d.NewerBy)
+	}
+	fmt.Fprintf(w, "  %s: %s: %s key (%s)%s\n", d.Target, d.Table, d.Kind, d.Key, newer)
+	for _, c := range d.Columns {
+		fmt.Fprintf(w, "      %s\n", c)
+	}
 }
 
 // printRepair prints the statements with comments of SQL around them, so that they can be

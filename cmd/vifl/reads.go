@@ -168,6 +168,10 @@ func (a *app) newCertCommand() *cobra.Command {
 				if doc.CertificateVoid != "" {
 					fmt.Fprintf(w, "VOID: %s\n", doc.CertificateVoid)
 				}
+				for _, r := range c.Drift.Accepted {
+					fmt.Fprintf(w, "but for drift: ")
+					printAccepted(w, "accepted", shardmove.AcceptedDrift{AcceptedRow: r})
+				}
 				var rows [][]string
 				for _, t := range c.Tables {
 					rows = append(rows, []string{t.Name, fmt.Sprint(t.Rows), t.Sum})

@@ -143,3 +143,27 @@ func TestSealRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestAcceptedRowsAreSealed(t *testing.T) {
+	row := AcceptedRow{Table: "messages", Key: "1", A: "aa", B: "bb", Who: "me@here", At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := sample()
+	c.Drift.Accepted = []AcceptedRow{row}
+	if err := c.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*AcceptedRow){
+		"another row":      func(r *AcceptedRow) { r.Key = "2" },
+		"another content":  func(r *AcceptedRow) { r.B = "cc" },
+		"nobody":           func(r *AcceptedRow) { r.Who = "" },
+		"no difference":    func(r *AcceptedRow) { r.B = r.A },
+		"at no time":       func(r *AcceptedRow) { r.At = time.Time{} },
+		"accepted by more": func(r *AcceptedRow) { r.Who += ", you@there" },
+	} {
+		changed := *c
+		changed.Drift.Accepted = []AcceptedRow{row}
+		change(&changed.Drift.Accepted[0])
+		if err := changed.Verify(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

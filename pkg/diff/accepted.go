@@ -35,6 +35,9 @@ func DriftOf(ctx context.Context, a, b Pool, s *schema.Schema, tableName string,
 		return nil, err
 	}
 	defer closeAll()
+	if err := sameTables(ctx, e.source, e.targets, s); err != nil {
+		return nil, err
+	}
 	var list []*suspect
 	for _, text := range keys {
 		t, key, err := e.key(ctx, tableName, text)
@@ -66,7 +69,9 @@ func DriftOf(ctx context.Context, a, b Pool, s *schema.Schema, tableName string,
 }
 
 // PairsNow reads the rows of pairs on both sides as they are now, in their order. A pair
-// whose table or key is not there any more has no row on either side.
+// whose table or key is not there any more has no row on either side. It does not look
+// whether the schema is that of both sides: inside a freeze there is no time for it, and a
+// row under another schema has another digest.
 func PairsNow(ctx context.Context, a, b Pool, s *schema.Schema, pairs []Pair) ([]Pair, error) {
 	if len(pairs) == 0 {
 		return nil, nil
@@ -77,6 +82,7 @@ func PairsNow(ctx context.Context, a, b Pool, s *schema.Schema, pairs []Pair) ([
 	}
 	defer closeAll()
 	out := make([]Pair, len(pairs))
+	rows, places := map[*table][]Difference{}, map[*table][]int{}
 	for i, p := range pairs {
 		out[i] = Pair{Table: p.Table, Key: p.Key}
 		t, key, err := e.key(ctx, p.Table, p.Key)
@@ -86,11 +92,17 @@ func PairsNow(ctx context.Context, a, b Pool, s *schema.Schema, pairs []Pair) ([
 		if err != nil {
 			return nil, err
 		}
-		now, err := e.pairsNow(ctx, t, []Difference{{Table: p.Table, Key: []string{p.Key}, key: key}})
+		rows[t] = append(rows[t], Difference{Table: p.Table, Key: []string{p.Key}, key: key})
+		places[t] = append(places[t], i)
+	}
+	for t, list := range rows {
+		now, err := e.pairsNow(ctx, t, list)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = now[0]
+		for n, i := range places[t] {
+			out[i] = now[n]
+		}
 	}
 	return out, nil
 }
@@ -102,9 +114,6 @@ func pairEngine(ctx context.Context, a, b Pool, s *schema.Schema, rows int) (*en
 		return nil, nil, err
 	}
 	e, err := newEngine(ctx, sides[0], sides[1:], s, Options{MaxListed: rows}, nil)
-	if err == nil {
-		err = sameTables(ctx, sides[0], sides[1:], s)
-	}
 	if err != nil {
 		closeAll()
 		return nil, nil, err

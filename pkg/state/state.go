@@ -60,6 +60,8 @@ type Shard struct {
 	Attempt         *Attempt `json:"attempt,omitempty"`
 	Switch          *Switch  `json:"switch,omitempty"`
 	Hold            *Hold    `json:"hold,omitempty"`
+	// AcceptedDrift are rows that differ between the legacy's sides and that somebody accepted.
+	AcceptedDrift []cert.AcceptedRow `json:"accepted_drift,omitempty"`
 	// LegacyWrites lists every change vifl made on a legacy server, with its undo.
 	LegacyWrites []LegacyWrite `json:"legacy_writes,omitempty"`
 }

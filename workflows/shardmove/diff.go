@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vifl/vifl/pkg/cert"
 	"github.com/vifl/vifl/pkg/diff"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/position"
@@ -33,6 +34,8 @@ type DiffReport struct {
 	// Targets says of each tablet and of side b how many rows differ and how many are listed.
 	Targets     []DiffTarget `json:"targets"`
 	Differences []DiffEntry  `json:"differences,omitempty"`
+	// Accepted are rows of side b that differ as somebody accepted them; they are not counted.
+	Accepted []DiffEntry `json:"accepted,omitempty"`
 	// Repair is there when it was asked for and rows differ: one entry for each target with
 	// differences.
 	Repair []DiffRepair `json:"repair,omitempty"`
@@ -60,6 +63,10 @@ type DiffEntry struct {
 	// Columns are those that differ, with side a's value (source) and the target's; of a
 	// missing or extra row all, with the one value.
 	Columns []diff.ColumnDifference `json:"columns"`
+	// Newer is the side, a or b, that the column NewerBy says was written last. Only of side
+	// b's rows, and empty where no column tells.
+	Newer   string `json:"newer,omitempty"`
+	NewerBy string `json:"newer_by,omitempty"`
 }
 
 // DiffRepair is what would make one target equal to side a. Nothing of it has been run.
@@ -171,7 +178,7 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
 	}
-	drift, err := m.drift(ctx, a, b, tables, o)
+	drift, err := m.drift(ctx, a, b, tables, o, doc.AcceptedDrift)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +367,7 @@ func snapshot(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // drift compares side b with side a while both take writes: rows that differ are read again
 // after each side has applied the other's later writes, and what still differs is drift.
-func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o DiffOptions) (*diff.Report, error) {
+func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o DiffOptions, accepted []cert.AcceptedRow) (*diff.Report, error) {
 	settle := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
 		defer cancel()
@@ -369,7 +376,7 @@ func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Sc
 	report, err := diff.Drift(ctx,
 		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
 		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
-		tables, m.cfg.Limits.DiffParallelism, diff.Options{MaxListed: o.MaxRows}, settle, m.showDiff("diff of side b"))
+		tables, m.cfg.Limits.DiffParallelism, diff.Options{MaxListed: o.MaxRows, Accepted: pairsOf(accepted)}, settle, m.showDiff("diff of side b"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}
@@ -414,11 +421,18 @@ func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *d
 		for _, target := range part.Targets {
 			r.Targets = append(r.Targets, DiffTarget{Target: target.Name, Different: target.Differing, Listed: uint64(len(target.Differences)), ByTable: target.ByTable})
 			for _, d := range target.Differences {
-				r.Differences = append(r.Differences, DiffEntry{Target: target.Name, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Columns: d.Columns})
+				r.Differences = append(r.Differences, diffEntry(target.Name, d))
 			}
 		}
 	}
+	for _, d := range drift.Accepted {
+		r.Accepted = append(r.Accepted, diffEntry(drift.Targets[0].Name, d))
+	}
 	return r
+}
+
+func diffEntry(target string, d diff.Difference) DiffEntry {
+	return DiffEntry{Target: target, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Columns: d.Columns, Newer: sideLetter(d.Newer), NewerBy: d.NewerBy}
 }
 
 // repairs writes the statements for the landing's primary. Its replicas follow it, so one
