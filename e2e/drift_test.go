@@ -43,9 +43,19 @@ func acceptDrift(t *testing.T, a *sql.DB) {
 			t.Errorf("accepted %q, expected %q", got, want)
 		}
 	}
-	team := query1(t, a, "SELECT MIN(team_id) FROM teams")
-	for _, name := range []string{"drift_one", "drift_two"} {
-		exec1(t, a, "INSERT INTO team_settings VALUES (?, ?, '1', NULL, '2024-01-01 00:00:00')", team, name)
+	team := query1(t, a, "SELECT MIN(team_id) FROM slack.teams")
+	logged, err := root(t, 123, "a").Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logged.Close()
+	for _, stmt := range []string{
+		"SET SESSION sql_log_bin = 1",
+		"INSERT INTO team_settings VALUES (" + team + ", 'drift_one', '1', NULL, '2024-01-01 00:00:00'), (" + team + ", 'drift_two', '1', NULL, '2024-01-01 00:00:00')",
+	} {
+		if _, err := logged.ExecContext(t.Context(), stmt); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
 	}
 	b := root(t, 123, "b")
 	for deadline := time.Now().Add(time.Minute); query1(t, b, "SELECT COUNT(*) FROM team_settings WHERE name LIKE 'drift%'") != "2"; time.Sleep(50 * time.Millisecond) {

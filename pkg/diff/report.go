@@ -19,7 +19,7 @@ const (
 // Difference is one row that is not the same.
 type Difference struct {
 	Table string `json:"table"`
-	// Key holds the primary key's columns in key order, for people: numbers and dates bare,
+	// Key holds the columns of the table's key (schema.Table.RowKey) in key order, for people: numbers and dates bare,
 	// text bare or, where that would be ambiguous, quoted as in Go, binary values as 0x and
 	// hex digits, ENUM and SET by name, or as #NUMBER where the name is empty. Joined by ", "
 	// it is what Explain takes. Of a row whose key is spelled differently on the two sides
