@@ -23,14 +23,16 @@ func TestRepair(t *testing.T) {
 		"INSERT INTO u (id, `select`, h) VALUES (1, 10, 1), (2, 20, 2), (3, 30, NULL)",
 		"CREATE TABLE c (id INT PRIMARY KEY, u INT, FOREIGN KEY (u) REFERENCES u (id) ON DELETE CASCADE)", "INSERT INTO c VALUES (1, 1), (2, 2)",
 		"CREATE TABLE auto (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(5) COLLATE utf8mb4_0900_ai_ci UNIQUE)", "INSERT INTO auto VALUES (5, 'a')", "UPDATE auto SET id = 0 WHERE id = 5",
-		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('A'), ('é')"})
+		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('A'), ('é')",
+		"CREATE TABLE uk (v JSON, k VARCHAR(5) NOT NULL, n INT NOT NULL, UNIQUE (k, n), UNIQUE (n))", "INSERT INTO uk VALUES (NULL, 'a', 1), ('[1, 2.50]', 'a', 2), ('{}', 'b', 3)"})
 	script(t, s.b, "fix", []string{"CREATE TABLE j (id INT PRIMARY KEY, d JSON)", "INSERT INTO j VALUES (1, '[1]'), (3, NULL), (4, 'null'), (9, '1')",
 		"CREATE TABLE u (id INT PRIMARY KEY, `select` INT NOT NULL, g INT AS (`select` + 1) STORED, h INT INVISIBLE, UNIQUE (`select`))",
 		"INSERT INTO u (id, `select`, h) VALUES (1, 20, 1), (2, 10, 2), (4, 30, NULL)",
 		"CREATE TABLE c (id INT PRIMARY KEY, u INT, FOREIGN KEY (u) REFERENCES u (id) ON DELETE CASCADE)", "INSERT INTO c VALUES (1, 1), (2, 2)",
 		"CREATE TABLE auto (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(5) COLLATE utf8mb4_0900_ai_ci UNIQUE)",
-		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('a'), ('e')"})
-	if n := s.repair(t, "fix"); n < 14 {
+		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('a'), ('e')",
+		"CREATE TABLE uk (v JSON, k VARCHAR(5) NOT NULL, n INT NOT NULL, UNIQUE (k, n), UNIQUE (n))", "INSERT INTO uk VALUES (NULL, 'A', 1), ('[1, 2.5e0]', 'a', 3), ('{}', 'b', 2), (NULL, 'c', 9)"})
+	if n := s.repair(t, "fix"); n < 18 {
 		t.Errorf("only %d differences", n)
 	}
 
