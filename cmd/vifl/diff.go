@@ -85,6 +85,8 @@ accepted.`,
 				return usageError{fmt.Errorf("--repair is of a whole diff, %s of single rows: give one of them", name)}
 			case mode.why != "" && !mode.accept && !mode.withdraw:
 				return usageError{errors.New("--why is of --accept-drift and --withdraw-drift")}
+			case o.MaxRowsPerSecond < 0:
+				return usageError{fmt.Errorf("--max-rows-per-second: found %d, expected 1 or more, or 0 for what vifl.yaml says", o.MaxRowsPerSecond)}
 			case o.MaxRows < 1:
 				return usageError{fmt.Errorf("--max-rows: found %d, expected 1 or more", o.MaxRows)}
 			}
@@ -114,6 +116,7 @@ accepted.`,
 	cmd.Flags().BoolVar(&mode.withdraw, "withdraw-drift", false, "take that back: --withdraw-drift TABLE KEY...")
 	cmd.Flags().BoolVar(&mode.accepted, "accepted-drift", false, "list the accepted rows, and whether they still are what was accepted")
 	cmd.Flags().StringVar(&mode.why, "why", "", "the reason for accepting or withdrawing, for the list and the history")
+	cmd.Flags().IntVar(&o.MaxRowsPerSecond, "max-rows-per-second", 0, "read no more rows of side a in a second (default limits.diff_rows_per_second)")
 	cmd.Flags().IntVar(&o.MaxRows, "max-rows", shardmove.DefaultMaxRows, "list so many differing rows of each tablet and of side b; more are only counted")
 	return cmd
 }

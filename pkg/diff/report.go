@@ -122,4 +122,5 @@ type Progress struct {
 	Rows               uint64 // of the source, compared so far
 	RowsPerSecond      float64
 	Differing          uint64 // found so far, of all targets together
+	Paused             string // why nothing is read at the moment; empty while it is
 }

@@ -87,6 +87,9 @@ type DiffOptions struct {
 	MaxRows int
 	// Repair asks for the statements that would make the landing equal to side a.
 	Repair bool
+	// MaxRowsPerSecond bounds how fast side a is read; 0 is the configuration's
+	// limits.diff_rows_per_second.
+	MaxRowsPerSecond int
 }
 
 // DefaultMaxRows is how many differing rows of each target are listed. More help nobody, and
@@ -98,6 +101,9 @@ const DefaultMaxRows = 10_000
 func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
 	if o.MaxRows <= 0 {
 		o.MaxRows = DefaultMaxRows
+	}
+	if o.MaxRowsPerSecond <= 0 {
+		o.MaxRowsPerSecond = m.cfg.Limits.DiffRowsPerSecond
 	}
 	var report *DiffReport
 	err := m.locked(ctx, engine.Diff, func(ctx context.Context, lease *state.Lease) (string, error) {
@@ -164,6 +170,13 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 		return nil, err
 	}
 
+	options := diff.Options{MaxListed: o.MaxRows, MaxRowsPerSecond: o.MaxRowsPerSecond, Watch: m.watch(a, b)}
+	if options.Watch != nil {
+		// A source that keeps too much already must not get snapshots on top.
+		if _, err := options.Watch(ctx); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", m.show, err)
+		}
+	}
 	start := time.Now()
 	cut, targets, err := m.cut(ctx, a, s, tablets)
 	if err != nil {
@@ -174,11 +187,11 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 		return nil, err
 	}
 	source := diff.Side{Name: a.Name(), Database: m.shard.Database, Conns: cut.Snapshots}
-	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{MaxListed: o.MaxRows}, m.showDiff("diff of the landing"))
+	result, err := diff.Compare(ctx, source, targets, tables, options, m.showDiff("diff of the landing"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
 	}
-	drift, err := m.drift(ctx, a, b, tables, o, doc.AcceptedDrift)
+	drift, err := m.drift(ctx, a, b, tables, options, doc.AcceptedDrift)
 	if err != nil {
 		return nil, err
 	}
@@ -367,16 +380,17 @@ func snapshot(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // drift compares side b with side a while both take writes: rows that differ are read again
 // after each side has applied the other's later writes, and what still differs is drift.
-func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o DiffOptions, accepted []cert.AcceptedRow) (*diff.Report, error) {
+func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o diff.Options, accepted []cert.AcceptedRow) (*diff.Report, error) {
 	settle := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
 		defer cancel()
 		return m.levelled(ctx, a, b)
 	}
+	o.Accepted = pairsOf(accepted)
 	report, err := diff.Drift(ctx,
 		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
 		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
-		tables, m.cfg.Limits.DiffParallelism, diff.Options{MaxListed: o.MaxRows, Accepted: pairsOf(accepted)}, settle, m.showDiff("diff of side b"))
+		tables, m.cfg.Limits.DiffParallelism, o, settle, m.showDiff("diff of side b"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}
@@ -403,7 +417,11 @@ func (m *Move) levelled(ctx context.Context, a, b *legacy.Server) error {
 // nothing again.
 func (m *Move) showDiff(what string) func(diff.Progress) {
 	return func(p diff.Progress) {
-		m.reporter.Progress(Progress{What: what, Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing)})
+		paused := ""
+		if p.Paused != "" {
+			paused = "; paused: " + p.Paused
+		}
+		m.reporter.Progress(Progress{What: what, Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing) + paused})
 	}
 }
 
