@@ -93,6 +93,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		t.Errorf("diff: %s", r)
 	}
 
+	t.Run("rows of the landing are explained and repaired", func(t *testing.T) { repairLanding(t, a) })
 	t.Run("drift is reported, accepted by name, and let through", func(t *testing.T) { acceptDrift(t, a) })
 	t.Run("rehearsal leaves everything as it was", func(t *testing.T) {
 		must(t, "rehearse", "0123")
@@ -172,6 +173,11 @@ func TestMoveUnderLoad(t *testing.T) {
 	}
 	if r := vifl(t, "abort", "0123"); r.code != 3 {
 		t.Errorf("abort after the switch: %s", r)
+	}
+	for _, args := range [][]string{{"--repair", "--apply"}, {"--accept-drift", "teams", "1"}, {"--withdraw-drift", "teams", "1"}} {
+		if r := vifl(t, append([]string{"diff", "0123"}, args...)...); r.code != 3 {
+			t.Errorf("diff %v after the switch: %s", args, r)
+		}
 	}
 	if r := vifl(t, "complete", "0123", "--confirm", "4567"); r.code != 3 || !strings.Contains(r.stdout, "R21") {
 		t.Errorf("complete with another number: %s", r)

@@ -83,6 +83,8 @@ accepted.`,
 				return err
 			case name != "" && o.Repair:
 				return usageError{fmt.Errorf("--repair is of a whole diff, %s of single rows: give one of them", name)}
+			case o.Apply && !o.Repair:
+				return usageError{errors.New("--apply is of --repair: give both")}
 			case mode.why != "" && !mode.accept && !mode.withdraw:
 				return usageError{errors.New("--why is of --accept-drift and --withdraw-drift")}
 			case o.MaxRowsPerSecond < 0:
@@ -110,7 +112,8 @@ accepted.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&o.Repair, "repair", false, "when rows differ, print the SQL that would make the landing equal to side a; never runs it")
+	cmd.Flags().BoolVar(&o.Repair, "repair", false, "when rows differ, print the SQL that would make the landing equal to side a; runs it only with --apply")
+	cmd.Flags().BoolVar(&o.Apply, "apply", false, "with --repair: run it on the landing's primary, with the values of a new cut; only before the cutover")
 	cmd.Flags().BoolVar(&mode.explain, "explain", false, "read one row now on all servers and show what differs: --explain TABLE KEY")
 	cmd.Flags().BoolVar(&mode.accept, "accept-drift", false, "accept that rows differ between side a and side b as they do now: --accept-drift TABLE KEY...")
 	cmd.Flags().BoolVar(&mode.withdraw, "withdraw-drift", false, "take that back: --withdraw-drift TABLE KEY...")
@@ -228,8 +231,12 @@ func printRepair(w io.Writer, r *shardmove.DiffReport) {
 			fmt.Fprintf(w, "-- %s: no statements: %s\n", t.Target, strings.ReplaceAll(t.Problem, "\n", " "))
 			continue
 		}
-		fmt.Fprintf(w, "-- Repair of %s of %s: nothing of this has been run. Values are those of side a at %s.\n", t.Target, r.Shard, r.Position)
-		fmt.Fprintln(w, "-- Stop the stream, make sure that these rows have not been written since, run it on the primary, start the stream, diff again.")
+		if t.AppliedAt != "" {
+			fmt.Fprintf(w, "-- Repair of %s of %s: %d row(s) still differed at %s and have been repaired by this. Diff again.\n", t.Target, r.Shard, t.Applied, t.AppliedAt)
+		} else {
+			fmt.Fprintf(w, "-- Repair of %s of %s: nothing of this has been run. Values are those of side a at %s.\n", t.Target, r.Shard, r.Position)
+			fmt.Fprintln(w, "-- Stop the stream, make sure that these rows have not been written since, run it on the primary, start the stream, diff again. Or --apply.")
+		}
 		if t.Unlisted > 0 {
 			fmt.Fprintf(w, "-- %d more differing row(s) are not listed and have no statement here: raise --max-rows.\n", t.Unlisted)
 		}

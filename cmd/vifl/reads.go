@@ -105,6 +105,9 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 		}
 		line("certificate", "equal at %s, %s%s", c.Cut, ago(c.CutAt), void)
 	}
+	if n := len(s.Document.AcceptedDrift); n > 0 {
+		line("drift", "%d row(s) accepted: vifl diff %s --accepted-drift lists them", n, s.Document.Shard)
+	}
 	if sw := s.Document.Switch; sw != nil {
 		line("switched", "%s at %s, writes paused %.0f ms", ago(sw.At), sw.Final, sw.PauseMillis)
 	}

@@ -69,7 +69,7 @@ type DiffEntry struct {
 	NewerBy string `json:"newer_by,omitempty"`
 }
 
-// DiffRepair is what would make one target equal to side a. Nothing of it has been run.
+// DiffRepair is what would make one target equal to side a, or did where AppliedAt is set.
 type DiffRepair struct {
 	Target string `json:"target"`
 	// Statements are whole but for their semicolons, and are to be run in order on one
@@ -79,6 +79,10 @@ type DiffRepair struct {
 	Unlisted uint64 `json:"unlisted,omitempty"`
 	// Problem says why there are no statements.
 	Problem string `json:"problem,omitempty"`
+	// AppliedAt is side a's position at which the statements were run, and whose values they
+	// have; empty when nothing was run. Applied counts the rows that still differed there.
+	AppliedAt string `json:"applied_at,omitempty"`
+	Applied   uint64 `json:"applied,omitempty"`
 }
 
 // DiffOptions say what a diff reports.
@@ -87,6 +91,8 @@ type DiffOptions struct {
 	MaxRows int
 	// Repair asks for the statements that would make the landing equal to side a.
 	Repair bool
+	// Apply runs them on the landing's primary, with the values of a new cut.
+	Apply bool
 	// MaxRowsPerSecond bounds how fast side a is read; 0 is the configuration's
 	// limits.diff_rows_per_second.
 	MaxRowsPerSecond int
@@ -122,7 +128,13 @@ func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
 			return "", err
 		}
 		if !report.Equal {
-			return fmt.Sprintf("%d row(s) differ at %s", report.Different, report.Position), &Different{Shard: m.show, Rows: int64(report.Different)}
+			what := fmt.Sprintf("%d row(s) differ at %s", report.Different, report.Position)
+			for _, r := range report.Repair {
+				if r.AppliedAt != "" {
+					what += fmt.Sprintf("; %d repaired on %s at %s", r.Applied, r.Target, r.AppliedAt)
+				}
+			}
+			return what, &Different{Shard: m.show, Rows: int64(report.Different)}
 		}
 		return fmt.Sprintf("equal at %s, %d rows", report.Position, report.Rows), nil
 	})
@@ -144,6 +156,11 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 	s := m.stream(&doc)
 	if err := m.running(ctx, &doc, s); err != nil {
 		return nil, err
+	}
+	if o.Apply {
+		if err := m.mayRepair(ctx); err != nil {
+			return nil, err
+		}
 	}
 	tablets, err := m.openTablets(ctx)
 	if err != nil {
@@ -199,6 +216,11 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 	report.MaxRows = o.MaxRows
 	if o.Repair && !report.Equal {
 		report.Repair = repairs(ctx, source, tables, tablets, result, drift)
+		if o.Apply {
+			if err := m.applyRepairs(ctx, a, s, tablets, tables, result, report.Repair); err != nil {
+				return report, err // what differs is known all the same
+			}
+		}
 	}
 	m.pause(engine.Diff, "compared")
 	if !report.Equal {
