@@ -27,7 +27,7 @@ func (s *Server) Load(ctx context.Context) (Load, error) {
 		return fail(fmt.Errorf("found %d values of Threads_running, expected one", len(rows)))
 	}
 	if l.ThreadsRunning, err = strconv.Atoi(rows[0]["Value"]); err != nil {
-		return fail(fmt.Errorf("Threads_running: %w", err))
+		return fail(fmt.Errorf("number of running threads: %w", err))
 	}
 	var enabled string
 	if err := s.db.QueryRowContext(ctx, "SELECT count, status FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'").Scan(&l.History, &enabled); err != nil {
