@@ -24,7 +24,8 @@ func sample() *Certificate {
 		Shard: 123, A: side(1), B: side(2), StreamedUUID: "uuid-1", Cut: pos(4711),
 		Landing: Landing{Keyspace: "legacy_0123", PrimaryAlias: "zone1-100", PrimaryUUID: "uuid-9", Tablets: []Tablet{{"zone1-100", "uuid-9"}, {"zone1-101", "uuid-8"}}},
 		Stream:  Stream{ID: 3, Source: "legacy_0123_a", Start: pos(157)}, SchemaSource: "s1", SchemaTarget: "s1",
-		Tables: []Table{{"messages", 12, "aa"}, {"teams", 0, "bb"}}, Drift: Drift{Rows: 12, Rechecked: 1},
+		Tables: []Table{{"messages", 12, "aa"}, {"teams", 0, "bb"}}, Drift: Drift{Rows: 12, Rechecked: 1,
+			Accepted: []AcceptedRow{{Table: "messages", Key: "1", A: "aa", B: "bb", Newer: "b", NewerBy: "updated_at", Who: "me@here", Why: "agreed", At: cut.UTC()}}},
 		Inspected: pos(4800), CutAt: cut, Finished: cut.Add(time.Minute), Version: "v0.1",
 	}
 }
