@@ -14,6 +14,7 @@ import (
 
 	"github.com/vifl/vifl/pkg/child"
 	"github.com/vifl/vifl/pkg/guard"
+	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/shardid"
 	"github.com/vifl/vifl/pkg/vitess"
 )
@@ -96,6 +97,8 @@ func TestMoveUnderLoad(t *testing.T) {
 		t.Errorf("diff: %s", r)
 	}
 
+	t.Run("rows of the landing are explained and repaired", func(t *testing.T) { repairLanding(t, a) })
+	t.Run("drift is reported, accepted by name, and let through", func(t *testing.T) { acceptDrift(t, a) })
 	t.Run("rehearsal leaves everything as it was", func(t *testing.T) {
 		must(t, "rehearse", "0123")
 		if f := flags(t, a) + flags(t, b); f != "000000" {
@@ -200,6 +203,11 @@ func TestMoveUnderLoad(t *testing.T) {
 	if r := vifl(t, "abort", "0123"); r.code != 3 {
 		t.Errorf("abort after the switch: %s", r)
 	}
+	for _, args := range [][]string{{"--repair", "--apply"}, {"--accept-drift", "teams", "1"}, {"--withdraw-drift", "teams", "1"}} {
+		if r := vifl(t, append([]string{"diff", "0123"}, args...)...); r.code != 3 {
+			t.Errorf("diff %v after the switch: %s", args, r)
+		}
+	}
 	if r := vifl(t, "complete", "0123", "--confirm", "4567"); r.code != 3 || !strings.Contains(r.stdout, "R21") {
 		t.Errorf("complete with another number: %s", r)
 	}
@@ -277,25 +285,19 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lost, others []int
+	var lost []int
+	var replicas []*sql.DB
 	for _, p := range processes(t) {
 		switch {
 		case p.Landing != "legacy_0123" || p.Pid == 0:
 		case strings.HasPrefix(p.Name, primary.Alias):
 			lost = append(lost, p.Pid)
 		case strings.HasSuffix(p.Name, " mysqld"):
-			others = append(others, p.Pid)
+			replicas = append(replicas, connect(t, mysqlconn.Target{Name: p.Name, Socket: p.Socket, Account: mysqlconn.Account{User: "vt_dba"}}))
 		}
 	}
-	if len(lost) != 2 || len(others) != 2 {
-		t.Fatalf("found %d processes of the primary and %d replicas, expected 2 and 2", len(lost), len(others))
-	}
-	send := func(pids []int, signal syscall.Signal) {
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, signal); err != nil {
-				t.Errorf("%s to %d: %v", signal, pid, err)
-			}
-		}
+	if len(lost) != 2 || len(replicas) != 2 {
+		t.Fatalf("found %d processes of the primary and %d replicas, expected 2 and 2", len(lost), len(replicas))
 	}
 	account, err := fleet.cfg.Account(fleet.cfg.Landing.Account)
 	if err != nil {
@@ -303,23 +305,34 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 	}
 	db := connect(t, landing.Target(primary, account, "slack"))
 	team := query1(t, a, "SELECT MIN(team_id) FROM slack.teams")
-	send(others, syscall.SIGSTOP)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	// Under the shard lock, or VTOrc starts them again.
+	_, unlock, err := landing.Lock(t.Context(), "a test stops the acknowledgements")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock(new(error))
+	for _, r := range replicas {
+		exec1(t, r, "STOP REPLICA IO_THREAD")
+	}
 	told := make(chan error, 1)
 	go func() {
 		told <- writeThrough(ctx, "legacy_0123", "UPDATE teams SET name = 'a ghost' WHERE team_id = "+team)
 	}()
 	for start := time.Now(); query1(t, db, "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'") == "0"; {
 		if time.Since(start) > 20*time.Second {
-			send(others, syscall.SIGCONT)
 			t.Fatal("no commit waits for its acknowledgement")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	time.Sleep(time.Second) // for whoever would read the primary
-	send(lost, syscall.SIGKILL)
-	send(others, syscall.SIGCONT)
+	for _, pid := range lost {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Errorf("kill %d: %v", pid, err)
+		}
+	}
+	unlock(new(error))
 	cancel()
 	if err := <-told; err == nil {
 		t.Error("a write was acknowledged that only the lost primary had")
@@ -334,9 +347,9 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 		}
 	}
 	time.Sleep(2 * time.Second) // writes on the new primary
-	for _, s := range []*sql.DB{a, b} {
+	for _, s := range append(replicas, a, b) { // the replicas: is it really lost?
 		if n := query1(t, s, "SELECT COUNT(*) FROM slack.teams WHERE name = 'a ghost'"); n != "0" {
-			t.Errorf("%s row(s) on the legacy that the landing never acknowledged", n)
+			t.Errorf("%s row(s) that were never acknowledged, expected none on the landing that is left nor on the legacy", n)
 		}
 	}
 }

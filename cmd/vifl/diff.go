@@ -15,11 +15,54 @@ import (
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
+// diffMode is what vifl diff does instead of a diff.
+type diffMode struct {
+	explain, accept, withdraw, accepted, reverse bool
+	why                                          string
+}
+
+// name is the flag of the mode, empty for a diff; two modes at once are an error.
+func (d *diffMode) name() (string, error) {
+	name := ""
+	for _, f := range []struct {
+		set  bool
+		flag string
+	}{{d.explain, "--explain"}, {d.accept, "--accept-drift"}, {d.withdraw, "--withdraw-drift"}, {d.accepted, "--accepted-drift"}, {d.reverse, "--reverse"}} {
+		switch {
+		case f.set && name != "":
+			return "", usageError{fmt.Errorf("%s and %s: give one of them", name, f.flag)}
+		case f.set:
+			name = f.flag
+		}
+	}
+	return name, nil
+}
+
+func (d *diffMode) args(cmd *cobra.Command, args []string) error {
+	name, err := d.name()
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "--explain":
+		if len(args) != 3 {
+			return usageError{fmt.Errorf("--explain: found %d arguments, expected a shard number, a table and a key", len(args))}
+		}
+	case "--accept-drift", "--withdraw-drift":
+		if len(args) < 3 {
+			return usageError{fmt.Errorf("%s: found %d arguments, expected a shard number, a table and one key or more, each in single quotes", name, len(args))}
+		}
+	default:
+		return oneShard(cmd, args)
+	}
+	return oneShard(cmd, args[:1])
+}
+
 func (a *app) newDiffCommand() *cobra.Command {
 	var o shardmove.DiffOptions
-	var explain, reverse bool
+	var mode diffMode
 	cmd := &cobra.Command{
-		Use: "diff SHARD [--reverse | --explain TABLE KEY]", Short: "compare legacy and landing at one instant; equal gives a certificate",
+		Use: "diff SHARD [--reverse | --explain TABLE KEY | --accept-drift TABLE KEY... | --withdraw-drift TABLE KEY... | --accepted-drift]", Short: "compare legacy and landing at one instant; equal gives a certificate",
 		Long: `Compares side a with every tablet of the landing at one instant, and side b with side a, and
 lists the rows that differ with both values. When nothing differs it writes a certificate.
 
@@ -28,35 +71,44 @@ with the landing: a clean one is what vifl complete wants.
 
 With --explain it does not compare tables: it reads one row now, on both sides and every
 tablet, and shows in whole the columns that differ. KEY is the key as a diff printed it; give
-it in single quotes, and -- before a table or key that begins with a dash.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if !explain {
-				return oneShard(cmd, args)
-			}
-			if len(args) != 3 {
-				return usageError{fmt.Errorf("--explain: found %d arguments, expected a shard number, a table and a key", len(args))}
-			}
-			return oneShard(cmd, args[:1])
-		},
-		PreRunE: func(*cobra.Command, []string) error {
-			if explain && o.Repair {
-				return usageError{errors.New("--repair is of a whole diff, --explain of one row: give one of them")}
-			}
-			if reverse && (explain || o.Repair) {
-				return usageError{errors.New("--reverse compares the legacy with the landing: it goes with neither --explain nor --repair")}
-			}
-			if o.MaxRows < 1 {
+it in single quotes, and -- before a table or key that begins with a dash.
+
+With --accept-drift it records that rows which differ between side a and side b may do so:
+after a cutover Vitess has side a's row, and side b's content of it is given up. The record
+holds for exactly what both sides have now; the next change of either row ends it. Only a new
+diff takes it into account. --withdraw-drift takes it back, --accepted-drift lists what is
+accepted.`,
+		Args: mode.args,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := mode.name()
+			switch {
+			case err != nil:
+				return err
+			case mode.reverse && o.Repair:
+				return usageError{errors.New("--repair makes the landing equal to side a; behind a cutover it is the landing that counts: give only --reverse")}
+			case name != "" && o.Repair:
+				return usageError{fmt.Errorf("--repair is of a whole diff, %s of single rows: give one of them", name)}
+			case o.Apply && !o.Repair:
+				return usageError{errors.New("--apply is of --repair: give both")}
+			case mode.why != "" && !mode.accept && !mode.withdraw:
+				return usageError{errors.New("--why is of --accept-drift and --withdraw-drift")}
+			case o.MaxRowsPerSecond < 0:
+				return usageError{fmt.Errorf("--max-rows-per-second: found %d, expected 1 or more, or 0 for what vifl.yaml says", o.MaxRowsPerSecond)}
+			case o.MaxRows < 1:
 				return usageError{fmt.Errorf("--max-rows: found %d, expected 1 or more", o.MaxRows)}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withMove(cmd.Context(), args, func(ctx context.Context, m *shardmove.Move) error {
-				if explain {
+				switch {
+				case mode.explain:
 					return a.explainRow(ctx, m, args[1], args[2])
+				case mode.accept, mode.withdraw, mode.accepted:
+					return a.drift(ctx, m, mode, args[1:])
 				}
 				run, show := m.Diff, printDiff
-				if reverse {
+				if mode.reverse {
 					run, show = m.DiffBack, printDiffBack
 				}
 				report, err := run(ctx, o)
@@ -69,11 +121,72 @@ it in single quotes, and -- before a table or key that begins with a dash.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&reverse, "reverse", false, "behind a cutover: compare the legacy with the landing")
-	cmd.Flags().BoolVar(&o.Repair, "repair", false, "when rows differ, print the SQL that would make the landing equal to side a; never runs it")
-	cmd.Flags().BoolVar(&explain, "explain", false, "read one row now on all servers and show what differs: --explain TABLE KEY")
+	cmd.Flags().BoolVar(&o.Repair, "repair", false, "when rows differ, print the SQL that would make the landing equal to side a; runs it only with --apply")
+	cmd.Flags().BoolVar(&o.Apply, "apply", false, "with --repair: run it on the landing's primary, with the values of a new cut; only before the cutover")
+	cmd.Flags().BoolVar(&mode.reverse, "reverse", false, "behind a cutover: compare the legacy with the landing")
+	cmd.Flags().BoolVar(&mode.explain, "explain", false, "read one row now on all servers and show what differs: --explain TABLE KEY")
+	cmd.Flags().BoolVar(&mode.accept, "accept-drift", false, "accept that rows differ between side a and side b as they do now: --accept-drift TABLE KEY...")
+	cmd.Flags().BoolVar(&mode.withdraw, "withdraw-drift", false, "take that back: --withdraw-drift TABLE KEY...")
+	cmd.Flags().BoolVar(&mode.accepted, "accepted-drift", false, "list the accepted rows, and whether they still are what was accepted")
+	cmd.Flags().StringVar(&mode.why, "why", "", "the reason for accepting or withdrawing, for the list and the history")
+	cmd.Flags().IntVar(&o.MaxRowsPerSecond, "max-rows-per-second", 0, "read no more rows of side a in a second (default limits.diff_rows_per_second)")
 	cmd.Flags().IntVar(&o.MaxRows, "max-rows", shardmove.DefaultMaxRows, "list so many differing rows of each tablet and of side b; more are only counted")
 	return cmd
+}
+
+// drift accepts drift, withdraws or lists what was accepted. args are a table and keys.
+func (a *app) drift(ctx context.Context, m *shardmove.Move, mode diffMode, args []string) error {
+	var report *shardmove.DriftReport
+	var err error
+	did := "accepted"
+	switch {
+	case mode.accept:
+		report, err = m.AcceptDrift(ctx, args[0], args[1:], mode.why)
+	case mode.withdraw:
+		did = "withdrawn"
+		report, err = m.WithdrawDrift(ctx, args[0], args[1:], mode.why)
+	default:
+		report, err = m.AcceptedDrift(ctx)
+	}
+	if errors.Is(err, diff.ErrKey) || errors.Is(err, diff.ErrSame) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(report, func(w io.Writer) {
+		if len(report.Rows) == 0 {
+			fmt.Fprintf(w, "%s: no drift is accepted\n", report.Shard)
+		}
+		for _, r := range report.Rows {
+			printAccepted(w, did, r)
+		}
+		if mode.accept {
+			fmt.Fprintf(w, "after a cutover Vitess has side a's content of these rows; now: vifl diff %s\n", m.Number())
+		}
+	})
+}
+
+func printAccepted(w io.Writer, did string, r shardmove.AcceptedDrift) {
+	status := ""
+	switch r.Status {
+	case "holds":
+		status = "; both sides are as they were"
+	case "void":
+		status = "; VOID: a side has changed since"
+	case "over":
+		status = "; over: both sides are the same now"
+	}
+	if did == "accepted" {
+		did = fmt.Sprintf("accepted by %s, %s", r.Who, ago(r.At))
+	}
+	fmt.Fprintf(w, "%s: key (%s): %s%s\n", r.Table, r.Key, did, status)
+	if r.Newer != "" {
+		fmt.Fprintf(w, "      side %s was written last by its %s\n", r.Newer, r.NewerBy)
+	}
+	if r.Why != "" {
+		fmt.Fprintf(w, "      %s\n", r.Why)
+	}
 }
 
 func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
@@ -97,10 +210,13 @@ func printDiffBack(w io.Writer, shard string, r *shardmove.DiffReport) {
 // printDifferences ends its count with what follows from it.
 func printDifferences(w io.Writer, r *shardmove.DiffReport, so string) {
 	for _, d := range r.Differences {
-		fmt.Fprintf(w, "  %s: %s: %s key (%s)\n", d.Target, d.Table, d.Kind, d.Key)
-		for _, c := range d.Columns {
-			fmt.Fprintf(w, "      %s\n", c)
-		}
+		printEntry(w, d)
+	}
+	if len(r.Accepted) > 0 {
+		fmt.Fprintf(w, "%d row(s) of side b differ as they were accepted:\n", len(r.Accepted))
+	}
+	for _, d := range r.Accepted {
+		printEntry(w, d)
 	}
 	if r.Equal {
 		return
@@ -122,6 +238,17 @@ func printDifferences(w io.Writer, r *shardmove.DiffReport, so string) {
 	printRepair(w, r)
 }
 
+func printEntry(w io.Writer, d shardmove.DiffEntry) {
+	newer := ""
+	if d.Newer != "" {
+		newer = fmt.Sprintf("; side %s was written last by its %s", d.Newer, d.NewerBy)
+	}
+	fmt.Fprintf(w, "  %s: %s: %s key (%s)%s\n", d.Target, d.Table, d.Kind, d.Key, newer)
+	for _, c := range d.Columns {
+		fmt.Fprintf(w, "      %s\n", c)
+	}
+}
+
 // printRepair prints the statements with comments of SQL around them, so that they can be
 // cut out and run as they are.
 func printRepair(w io.Writer, r *shardmove.DiffReport) {
@@ -130,8 +257,12 @@ func printRepair(w io.Writer, r *shardmove.DiffReport) {
 			fmt.Fprintf(w, "-- %s: no statements: %s\n", t.Target, strings.ReplaceAll(t.Problem, "\n", " "))
 			continue
 		}
-		fmt.Fprintf(w, "-- Repair of %s of %s: nothing of this has been run. Values are those of side a at %s.\n", t.Target, r.Shard, r.Position)
-		fmt.Fprintln(w, "-- Stop the stream, make sure that these rows have not been written since, run it on the primary, start the stream, diff again.")
+		if t.AppliedAt != "" {
+			fmt.Fprintf(w, "-- Repair of %s of %s: %d row(s) still differed at %s and have been repaired by this. Diff again.\n", t.Target, r.Shard, t.Applied, t.AppliedAt)
+		} else {
+			fmt.Fprintf(w, "-- Repair of %s of %s: nothing of this has been run. Values are those of side a at %s.\n", t.Target, r.Shard, r.Position)
+			fmt.Fprintln(w, "-- Stop the stream, make sure that these rows have not been written since, run it on the primary, start the stream, diff again. Or --apply.")
+		}
 		if t.Unlisted > 0 {
 			fmt.Fprintf(w, "-- %d more differing row(s) are not listed and have no statement here: raise --max-rows.\n", t.Unlisted)
 		}

@@ -118,6 +118,9 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 		}
 		line("certificate", "equal at %s, %s%s", c.Cut, ago(c.CutAt), void)
 	}
+	if n := len(s.Document.AcceptedDrift); n > 0 {
+		line("drift", "%d row(s) accepted: vifl diff %s --accepted-drift lists them", n, s.Document.Shard)
+	}
 	if sw := s.Document.Switch; sw != nil {
 		line("switched", "%s at %s, writes paused %.0f ms", ago(sw.At), sw.Final, sw.PauseMillis)
 	}
@@ -180,6 +183,10 @@ func (a *app) newCertCommand() *cobra.Command {
 				fmt.Fprintf(w, "equal at %s of %s\n", c.Cut, c.A.ServerUUID)
 				if doc.CertificateVoid != "" {
 					fmt.Fprintf(w, "VOID: %s\n", doc.CertificateVoid)
+				}
+				for _, r := range c.Drift.Accepted {
+					fmt.Fprintf(w, "but for drift: ")
+					printAccepted(w, "accepted", shardmove.AcceptedDrift{AcceptedRow: r})
 				}
 				var rows [][]string
 				for _, t := range c.Tables {

@@ -35,6 +35,8 @@ func TestAVerbThatIsNotThereIsAFaultOfUsage(t *testing.T) {
 		{"nope"}, {"sync", "begin", "0123"}, {"config", "chek"}, {"shards", "ls"}, {"cert", "list", "0123"}, {"dev", "start"},
 		{"dev", "load", "verfy"}, {"config", "check", "x"}, {"shards", "list", "0123"}, {"diff"}, {"diff", "0123", "4567"}, {"diff", "0x7b"},
 		{"diff", "0123", "--yes"}, {"diff", "0123", "--max-rows", "0"}, {"diff", "0123", "--repair", "--explain", "users", "5"}, {"diff", "0123", "users", "5"}, {"diff", "0123", "--explain", "users"}, {"diff", "x", "--explain", "users", "5"}, {"--output", "xml", "status", "0123"},
+		{"diff", "0123", "--accept-drift", "users"}, {"diff", "0123", "--accept-drift"}, {"diff", "0x7b", "--accept-drift", "users", "5"}, {"diff", "0123", "--withdraw-drift", "users"}, {"diff", "0123", "--accepted-drift", "users"},
+		{"diff", "0123", "--accept-drift", "--withdraw-drift", "users", "5"}, {"diff", "0123", "--accept-drift", "--repair", "users", "5"}, {"diff", "0123", "--why", "so"}, {"diff", "0123", "--apply"}, {"diff", "0123", "--apply", "--explain", "users", "5"}, {"diff", "0123", "--max-rows-per-second", "-1"}, {"diff", "0123", "--explain", "users", "5", "--why", "so"},
 	} {
 		code, text := run(t, args...)
 		if code != exitUsage || text == "" {

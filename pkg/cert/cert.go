@@ -69,13 +69,40 @@ type Table struct {
 }
 
 // Drift sums up the comparison of side b with side a. A certificate exists only where
-// nothing was found, so Differing is 0.
+// nothing was found but rows that were accepted, so Differing is 0.
 type Drift struct {
 	Rows      uint64 `json:"rows"`
 	Differing uint64 `json:"differing"`
 	// Rechecked counts keys that differed at first, while writes were under way, and no
 	// longer did after both sides had applied each other's writes.
 	Rechecked uint64 `json:"rechecked"`
+	// Accepted are the rows that differ and that somebody accepted by name; they are not
+	// among Differing.
+	Accepted []AcceptedRow `json:"accepted,omitempty"`
+}
+
+// AcceptedRow is a row of which side a and side b hold different contents, and that somebody
+// accepted as it was: the landing has side a's. It holds for exactly these two contents.
+type AcceptedRow struct {
+	Table string `json:"table"`
+	Key   string `json:"key"` // in the form that a diff prints
+	// A and B are the SHA-256 of the whole row on each side, in hex, empty where it had none.
+	A string `json:"a"`
+	B string `json:"b"`
+	// Newer says which side a column told to have been written last, and which column: a or
+	// b, empty where none told.
+	Newer   string    `json:"newer,omitempty"`
+	NewerBy string    `json:"newer_by,omitempty"`
+	Who     string    `json:"who"` // user@host
+	Why     string    `json:"why,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Is reports the same acceptance: of the same contents, by the same person at the same time.
+func (r AcceptedRow) Is(o AcceptedRow) bool {
+	same := r.At.Equal(o.At)
+	r.At = o.At // two forms of one instant are not equal to ==
+	return same && r == o
 }
 
 // Certificate is the record. Fill it in, Seal it, store it; Verify it before use.
@@ -175,6 +202,9 @@ func (c *Certificate) complete() error {
 	need(!c.Inspected.IsZero(), "how far the binlog was inspected")
 	need(!c.CutAt.IsZero() && !c.Finished.IsZero(), "the times")
 	need(c.Version != "", "vifl's version")
+	for _, r := range c.Drift.Accepted {
+		need(r.Table != "" && r.Key != "" && r.A != r.B && r.Who != "" && !r.At.IsZero(), "of an accepted row its table, key, two different contents, who and when")
+	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: shard %s: not in it: %q", ErrInvalid, c.Shard, missing)
 	}

@@ -24,7 +24,8 @@ func sample() *Certificate {
 		Shard: 123, A: side(1), B: side(2), StreamedUUID: "uuid-1", Cut: pos(4711),
 		Landing: Landing{Keyspace: "legacy_0123", PrimaryAlias: "zone1-100", PrimaryUUID: "uuid-9", Tablets: []Tablet{{"zone1-100", "uuid-9"}, {"zone1-101", "uuid-8"}}},
 		Stream:  Stream{ID: 3, Source: "legacy_0123_a", Start: pos(157)}, SchemaSource: "s1", SchemaTarget: "s1",
-		Tables: []Table{{"messages", 12, "aa"}, {"teams", 0, "bb"}}, Drift: Drift{Rows: 12, Rechecked: 1},
+		Tables: []Table{{"messages", 12, "aa"}, {"teams", 0, "bb"}}, Drift: Drift{Rows: 12, Rechecked: 1,
+			Accepted: []AcceptedRow{{Table: "messages", Key: "1", A: "aa", B: "bb", Newer: "b", NewerBy: "updated_at", Who: "me@here", Why: "agreed", At: cut.UTC()}}},
 		Inspected: pos(4800), CutAt: cut, Finished: cut.Add(time.Minute), Version: "v0.1",
 	}
 }
@@ -140,6 +141,30 @@ func TestSealRefuses(t *testing.T) {
 		}
 		if c.Digest != "" {
 			t.Errorf("%s: sealed in spite of it", want)
+		}
+	}
+}
+
+func TestAcceptedRowsAreSealed(t *testing.T) {
+	row := AcceptedRow{Table: "messages", Key: "1", A: "aa", B: "bb", Who: "me@here", At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := sample()
+	c.Drift.Accepted = []AcceptedRow{row}
+	if err := c.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*AcceptedRow){
+		"another row":      func(r *AcceptedRow) { r.Key = "2" },
+		"another content":  func(r *AcceptedRow) { r.B = "cc" },
+		"nobody":           func(r *AcceptedRow) { r.Who = "" },
+		"no difference":    func(r *AcceptedRow) { r.B = r.A },
+		"at no time":       func(r *AcceptedRow) { r.At = time.Time{} },
+		"accepted by more": func(r *AcceptedRow) { r.Who += ", you@there" },
+	} {
+		changed := *c
+		changed.Drift.Accepted = []AcceptedRow{row}
+		change(&changed.Drift.Accepted[0])
+		if err := changed.Verify(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

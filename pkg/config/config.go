@@ -157,14 +157,24 @@ type Hooks struct {
 
 // Limits bound what vifl does to the servers and how old a proof may be.
 type Limits struct {
-	MaxLag          time.Duration `yaml:"max_lag"`           // at a switch; default 5s
-	MaxAge          time.Duration `yaml:"max_age"`           // of a certificate; default 15m
-	MaxPause        time.Duration `yaml:"max_pause"`         // writes frozen at a switch; default 2s
-	LockTimeout     time.Duration `yaml:"lock_timeout"`      // to get a lock on a legacy server; default 500ms
-	CatchUpTimeout  time.Duration `yaml:"catch_up_timeout"`  // for a stream to reach a position; default 2m
-	TabletTimeout   time.Duration `yaml:"tablet_timeout"`    // for tablets to come up after provision; default 5m
-	SeedParallelism int           `yaml:"seed_parallelism"`  // connections; default 4
-	DiffParallelism int           `yaml:"diff_parallelism"`  // connections per server; default 2
+	MaxLag          time.Duration `yaml:"max_lag"`          // at a switch; default 5s
+	MaxAge          time.Duration `yaml:"max_age"`          // of a certificate; default 15m
+	MaxPause        time.Duration `yaml:"max_pause"`        // writes frozen at a switch; default 2s
+	LockTimeout     time.Duration `yaml:"lock_timeout"`     // to get a lock on a legacy server; default 500ms
+	CatchUpTimeout  time.Duration `yaml:"catch_up_timeout"` // for a stream to reach a position; default 2m
+	TabletTimeout   time.Duration `yaml:"tablet_timeout"`   // for tablets to come up after provision; default 5m
+	SeedParallelism int           `yaml:"seed_parallelism"` // connections; default 4
+	DiffParallelism int           `yaml:"diff_parallelism"` // connections per server; default 2
+	// DiffRowsPerSecond bounds the rows of side a that a diff reads in a second; default 0, no
+	// bound.
+	DiffRowsPerSecond int `yaml:"diff_rows_per_second"`
+	// DiffThreadsRunning and DiffReplicaDelay pause a diff while a side runs more statements
+	// than that, or is further behind the other; default 0, no bound.
+	DiffThreadsRunning int           `yaml:"diff_threads_running"`
+	DiffReplicaDelay   time.Duration `yaml:"diff_replica_delay"`
+	// DiffHistory ends a diff whose snapshots keep side a from purging more undo history than
+	// that, in transactions; default 5,000,000, 0 is no bound.
+	DiffHistory     int           `yaml:"diff_history"`
 	MaxReplicaDelay time.Duration `yaml:"max_replica_delay"` // of a side behind the other at preflight; default 30s
 	ThrottleLag     time.Duration `yaml:"throttle_lag"`      // of a replica, from which on vifl's own stream waits; default 10s
 }
@@ -245,7 +255,7 @@ func defaults() *Config {
 		Limits: Limits{
 			MaxLag: 5 * time.Second, MaxAge: 15 * time.Minute, MaxPause: 2 * time.Second,
 			LockTimeout: 500 * time.Millisecond, CatchUpTimeout: 2 * time.Minute, TabletTimeout: 5 * time.Minute,
-			SeedParallelism: 4, DiffParallelism: 2, MaxReplicaDelay: 30 * time.Second, ThrottleLag: 10 * time.Second,
+			SeedParallelism: 4, DiffParallelism: 2, DiffHistory: 5_000_000, MaxReplicaDelay: 30 * time.Second, ThrottleLag: 10 * time.Second,
 		},
 	}
 }
@@ -308,6 +318,14 @@ func (c *Config) validate(line func(path string) int) []problem {
 		if d <= 0 {
 			add("limits."+key, "found %s, expected a time above 0, such as 5s", d)
 		}
+	}
+	for key, n := range map[string]int{"diff_rows_per_second": c.Limits.DiffRowsPerSecond, "diff_threads_running": c.Limits.DiffThreadsRunning, "diff_history": c.Limits.DiffHistory} {
+		if n < 0 {
+			add("limits."+key, "found %d, expected 0 (no bound) or more", n)
+		}
+	}
+	if d := c.Limits.DiffReplicaDelay; d < 0 || d%time.Second != 0 {
+		add("limits.diff_replica_delay", "found %s, expected 0 (no bound) or whole seconds, which is how a server tells it", d)
 	}
 	for key, n := range map[string]int{"seed_parallelism": c.Limits.SeedParallelism, "diff_parallelism": c.Limits.DiffParallelism} {
 		if n < 1 {

@@ -86,6 +86,8 @@ func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
 		"a tab inside":             {"  address: 127.0.0.1:3306", "\taddress: 127.0.0.1:3306", "line 10: found a tab"},
 		"a quote left open":        {"vtctld: 127.0.0.1:15999", "vtctld: \"127.0.0.1:15999", "line 3: this is no YAML from here on"},
 		"a text for a number":      {"landing: {", "landing: {tablets: three, ", `line 6: landing.tablets: found "three", expected a whole number`},
+		"a negative rate":          {"{max_age: 5m}", "{diff_rows_per_second: -1}", "limits.diff_rows_per_second: found -1"},
+		"a part of a second":       {"{max_age: 5m}", "{diff_replica_delay: 1500ms}", "limits.diff_replica_delay: found 1.5s"},
 		"a time without a unit":    {"{max_age: 5m}", "{max_age: 15}", `line 16: limits.max_age: found "15", expected a time with its unit`},
 		"a text for a list":        {"[zone1]", "zone1", "line 5: cells: found a single value, expected a list"},
 		"a value for keys":         {"{user: vifl, password_env: VIFL_TEST_PASSWORD}", "vifl", "line 4: vtgate.account: found a single value, expected the keys user, password_file, password_env"},

@@ -28,6 +28,16 @@ type Options struct {
 	// MaxListed bounds the listed differences of each target; more are counted only. It
 	// bounds memory too: a listed row holds its shortened values. Default 10,000.
 	MaxListed int
+	// Accepted are pairs of rows that Drift reports apart from those that differ, as long as
+	// both rows are exactly these. Nothing else looks at them.
+	Accepted []Pair
+	// MaxRowsPerSecond bounds how many rows of the source are read in a second, all connections
+	// together, over a few seconds; of each target as many are. 0 is no bound.
+	MaxRowsPerSecond int
+	// Watch is asked about once a second, by one goroutine at a time, whether the servers can
+	// bear the comparison: while it gives a reason, nothing is read, and the reason is in the
+	// progress. An error ends the comparison. It must not use the sides' connections. May be nil.
+	Watch func(context.Context) (pause string, err error)
 }
 
 func (o Options) withDefaults() Options {
@@ -40,6 +50,9 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxChunkRows, 500_000)
 	def(&o.ChunkRows, 1000)
 	def(&o.MaxListed, 10_000)
+	if o.MaxRowsPerSecond > 0 {
+		o.MaxChunkRows = min(o.MaxChunkRows, o.MaxRowsPerSecond) // a chunk is read at once
+	}
 	o.MinChunkRows = min(o.MinChunkRows, o.MaxChunkRows)
 	o.ChunkRows = min(max(o.ChunkRows, o.MinChunkRows), o.MaxChunkRows)
 	if o.ChunkTime <= 0 {
@@ -95,13 +108,17 @@ type engine struct {
 	tables   []*tableWalk
 	progress func(Progress)
 	started  time.Time
+	pace     pace
 	// leaf is given the rows of a small range that differs, of the source and of one target.
 	leaf func(ctx context.Context, w *worker, t *table, target int, l leafRange) error
 
 	mu    sync.Mutex // found, done, rows, and calls of progress
 	found []*collector
-	done  int
-	rows  uint64
+	// accepted are differences that were let through; Drift alone writes it, from one goroutine.
+	accepted []Difference
+	done     int
+	rows     uint64
+	paused   string
 }
 
 // leafRange is a small range with its rows on both sides.
@@ -128,6 +145,7 @@ type collector struct {
 
 func newEngine(ctx context.Context, source Side, targets []Side, s *schema.Schema, o Options, progress func(Progress)) (*engine, error) {
 	e := &engine{o: o.withDefaults(), source: source, targets: targets, progress: progress, started: time.Now()}
+	e.pace = pace{rate: float64(o.MaxRowsPerSecond), watch: o.Watch, every: lookEvery}
 	n := len(source.Conns)
 	for i := range targets {
 		n = min(n, len(targets[i].Conns))
@@ -212,7 +230,10 @@ func (e *engine) walk(ctx context.Context, w *worker, t *tableWalk) error {
 		if err != nil || !ok {
 			return err
 		}
-		start := time.Now()
+		if err := e.pace.before(ctx, e.say); err != nil {
+			return err
+		}
+		start := time.Now() // behind the wait, which says nothing of the chunk's size
 		sums, wide, err := e.sums(ctx, w, t.table, between(t.key, lo, hi), allTargets(len(w.targets)))
 		if err != nil {
 			return err
@@ -241,7 +262,7 @@ func (e *engine) tell() {
 	if e.progress == nil {
 		return
 	}
-	p := Progress{TablesDone: e.done, Tables: len(e.tables), Rows: e.rows}
+	p := Progress{TablesDone: e.done, Tables: len(e.tables), Rows: e.rows, Paused: e.paused}
 	if s := time.Since(e.started).Seconds(); s > 0 {
 		p.RowsPerSecond = float64(e.rows) / s
 	}
@@ -249,6 +270,14 @@ func (e *engine) tell() {
 		p.Differing += f.differing
 	}
 	e.progress(p)
+}
+
+// say shows why nothing is read, "" when that is over.
+func (e *engine) say(why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paused = why
+	e.tell()
 }
 
 // record notes one differing row of a target; beyond the bound it is counted only.
@@ -284,5 +313,6 @@ func (e *engine) report() *Report {
 		}
 		r.Targets = append(r.Targets, tr)
 	}
+	r.Accepted = e.accepted
 	return r
 }

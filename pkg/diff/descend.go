@@ -2,6 +2,7 @@ package diff
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -20,14 +21,19 @@ func allTargets(n int) []int {
 
 // sums computes the checksum of one range on the source and on some targets, all at once.
 // When some side cannot hash some row in the usual form, all use the wide one: sums of
-// different forms never meet.
+// different forms never meet. The caller has waited for its turn (pace).
 func (e *engine) sums(ctx context.Context, w *worker, t *table, where string, targets []int) ([]sum, bool, error) {
+	start := time.Now()
+	wide := false
 	out, err := sumsOf(ctx, w, t, where, targets, false)
 	if err != nil && tooLarge(err) {
+		wide = true
 		out, err = sumsOf(ctx, w, t, where, targets, true)
-		return out, true, err
 	}
-	return out, false, err
+	if err == nil {
+		e.pace.after(start, out[0].rows)
+	}
+	return out, wide, err
 }
 
 func sumsOf(ctx context.Context, w *worker, t *table, where string, targets []int, wide bool) ([]sum, error) {
@@ -70,6 +76,9 @@ func (e *engine) descend(ctx context.Context, w *worker, t *table, target int, l
 		if end == nil {
 			end = hi
 		}
+		if err := e.pace.before(ctx, e.say); err != nil {
+			return err
+		}
 		sums, wide, err := e.sums(ctx, w, t, between(t.key, pos, end), []int{target})
 		if err != nil {
 			return err
@@ -90,8 +99,13 @@ func (e *engine) descend(ctx context.Context, w *worker, t *table, target int, l
 // records nothing before it has read all that it needs, so it may be called once more when
 // some row turns out to need the wide form.
 func (e *engine) list(ctx context.Context, w *worker, t *table, target int, lo, hi keyValue, wide bool) error {
+	if err := e.pace.before(ctx, e.say); err != nil {
+		return err
+	}
+	start := time.Now()
 	l, err := listBoth(ctx, w, t, target, between(t.key, lo, hi), wide)
 	if err == nil {
+		e.pace.after(start, uint64(len(l.source)))
 		err = e.leaf(ctx, w, t, target, l)
 	}
 	if err != nil && !wide && tooLarge(err) {

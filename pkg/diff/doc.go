@@ -15,10 +15,10 @@
 //
 // A chunk's checksum is the number of its rows and the XOR of the 256-bit SHA-2 of each
 // row. The XOR alone would not see a row that is there twice; rows are distinct, because
-// the primary key is part of what is hashed, so nothing cancels, and swapped, shifted or
+// the key is part of what is hashed, so nothing cancels, and swapped, shifted or
 // evenly repeated changes show, which they would not in a XOR of CRC32: that one is linear.
 //
-// Chunks are ranges of the primary key between keys that exist on one side; together they
+// Chunks are ranges of the key (the primary one, or schema.Table.RowKey) between keys that exist on one side; together they
 // cover every possible key (the first has no lower bound, the last no upper one), so rows
 // below, above and between the other side's rows are seen.
 //

@@ -3,6 +3,7 @@ package diff
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,14 +56,9 @@ func Drift(ctx context.Context, a, b Pool, s *schema.Schema, parallel int, o Opt
 		return nil, err
 	}
 	rechecked := uint64(len(found.list)) + found.beyond
-	left := found.list
-	for round := 0; round < driftRounds && len(left) > 0; round++ {
-		if err := settle(ctx); err != nil {
-			return nil, fmt.Errorf("compare %s with %s: wait until each has applied the other's writes: %w", b.Name, a.Name, err)
-		}
-		if left, err = e.recheck(ctx, left); err != nil {
-			return nil, err
-		}
+	left, err := e.settled(ctx, found.list, settle)
+	if err != nil {
+		return nil, err
 	}
 	if err := e.recordDrift(ctx, left); err != nil {
 		return nil, err
@@ -78,6 +74,20 @@ func Drift(ctx context.Context, a, b Pool, s *schema.Schema, parallel int, o Opt
 	return r, nil
 }
 
+// settled reads suspects again after each side has applied the other's writes, and keeps
+// those that drifted.
+func (e *engine) settled(ctx context.Context, left []*suspect, settle func(context.Context) error) (_ []*suspect, err error) {
+	for round := 0; round < driftRounds && len(left) > 0; round++ {
+		if err := settle(ctx); err != nil {
+			return nil, fmt.Errorf("compare %s with %s: wait until each has applied the other's writes: %w", e.targets[0].Name, e.source.Name, err)
+		}
+		if left, err = e.recheck(ctx, left); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
 // suspect is a key that differed when its chunk was read.
 type suspect struct {
 	t   *table
@@ -89,6 +99,10 @@ type suspect struct {
 	a, b map[hash]bool
 	// lastA and lastB are what was read last.
 	lastA, lastB *row
+}
+
+func newSuspect(t *table, key keyValue) *suspect {
+	return &suspect{t: t, key: key, a: map[hash]bool{}, b: map[hash]bool{}}
 }
 
 // suspects gathers keys that differ.
@@ -109,7 +123,7 @@ func (s *suspects) collect(_ context.Context, _ *worker, t *table, _ int, l leaf
 				s.beyond++
 				continue
 			}
-			s.list = append(s.list, &suspect{t: t, key: r.key, a: map[hash]bool{}, b: map[hash]bool{}})
+			s.list = append(s.list, newSuspect(t, r.key))
 		}
 	}
 	return nil
@@ -233,6 +247,8 @@ func readPart(ctx context.Context, w *worker, part []*suspect, wide bool) error 
 // recordDrift records what is left. A row whose key is spelled differently on the sides was
 // suspected under both spellings, and is recorded under a's. The values shown are those of a
 // later reading; of a row that is written meanwhile they may be newer than what differed.
+// What was accepted is told by one more reading: a pair is let through only if both rows are
+// those of the acceptance then.
 func (e *engine) recordDrift(ctx context.Context, left []*suspect) error {
 	seen := map[string]bool{}
 	found, tables := map[*table][]Difference{}, []*table{}
@@ -264,7 +280,17 @@ func (e *engine) recordDrift(ctx context.Context, left []*suspect) error {
 		if err := e.readValues(ctx, e.workers[0], t, 0, found[t]); err != nil {
 			return err
 		}
-		for _, d := range found[t] {
+		now, err := e.pairsNow(ctx, t, found[t])
+		if err != nil {
+			return err
+		}
+		for i, d := range found[t] {
+			d.Pair = now[i]
+			d.NewerBy, d.Newer = newer(t.Table, d.Columns)
+			if slices.Contains(e.o.Accepted, d.Pair) {
+				e.accepted = append(e.accepted, d)
+				continue
+			}
 			e.record(0, d)
 		}
 	}

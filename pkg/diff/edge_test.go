@@ -274,10 +274,15 @@ func testSchema(t *testing.T, s servers) {
 		"column type":        {"", "ALTER TABLE t MODIFY v BIGINT"},
 		"column added":       {"", "ALTER TABLE t ADD w INT INVISIBLE"},
 		"another key":        {"", "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, k)"},
-		"collation":          {"", "ALTER TABLE t MODIFY k VARCHAR(9) COLLATE utf8mb4_bin NOT NULL"},
+		// A row with NULL there would be in no range.
+		"a key with NULL":          {"", "ALTER TABLE u MODIFY id INT NULL"},
+		"a key that is not unique": {"", "ALTER TABLE u DROP KEY id, ADD KEY id (id)"},
+		"a key that is gone":       {"", "ALTER TABLE u DROP KEY id"},
+		"a primary key instead":    {"", "ALTER TABLE u DROP KEY id, ADD PRIMARY KEY (id)"},
+		"collation":                {"", "ALTER TABLE t MODIFY k VARCHAR(9) COLLATE utf8mb4_bin NOT NULL"},
 	} {
 		s.fresh(t, "shape")
-		s.both(t, "shape", "CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR(9) NOT NULL, v INT)")
+		s.both(t, "shape", "CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR(9) NOT NULL, v INT)", "CREATE TABLE u (id INT NOT NULL, v INT, UNIQUE KEY id (id))")
 		for i, srv := range []int{0, 1} {
 			if q[i] != "" {
 				script(t, s.at(srv), "shape", []string{q[i]})
@@ -292,7 +297,7 @@ func testSchema(t *testing.T, s servers) {
 		closeSide(b)
 	}
 	s.fresh(t, "shape")
-	s.both(t, "shape", "CREATE TABLE t (id INT, v INT)")
+	s.both(t, "shape", "CREATE TABLE t (id INT, v INT, UNIQUE KEY (id))")
 	a, b := snapshot(t, s.a, "shape", 1), snapshot(t, s.b, "shape", 1)
 	if _, err := Compare(context.Background(), a, []Side{b}, readSchema(t, a.Conns[0], "shape"), Options{}, nil); err == nil || !strings.Contains(err.Error(), "no primary key") {
 		t.Errorf("a table without a primary key: %v", err)

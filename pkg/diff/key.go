@@ -11,7 +11,7 @@ import (
 	"github.com/vifl/vifl/pkg/schema"
 )
 
-// keyColumn is one column of a primary key.
+// keyColumn is one column of the key that tells a table's rows apart.
 type keyColumn struct {
 	name    string // quoted
 	column  *schema.Column
@@ -21,7 +21,7 @@ type keyColumn struct {
 	display string // an expression for people, "" when exact will do
 }
 
-// keyValue is the exact values of a primary key's columns.
+// keyValue is the exact values of such a key's columns.
 type keyValue []string
 
 // id is the key as one string that no other key has.
@@ -34,14 +34,15 @@ func (k keyValue) id() string {
 }
 
 func keyColumns(t *schema.Table) ([]keyColumn, error) {
-	if len(t.PrimaryKey) == 0 {
-		return nil, fmt.Errorf("table %q has no primary key, its rows cannot be told apart: give it one", t.Name)
+	index, parts := t.RowKey()
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("table %q has no primary key and no unique key of columns that are NOT NULL, its rows cannot be told apart: give it one", t.Name)
 	}
 	var out []keyColumn
-	for _, part := range t.PrimaryKey {
+	for _, part := range parts {
 		c := t.Column(part.Column)
 		if c == nil {
-			return nil, fmt.Errorf("table %q: the primary key's column %q is not among its columns", t.Name, part.Column)
+			return nil, fmt.Errorf("table %q: the column %q of the key %s is not among its columns", t.Name, part.Column, index)
 		}
 		k, err := classOf(c)
 		if err != nil {
@@ -54,7 +55,7 @@ func keyColumns(t *schema.Table) ([]keyColumn, error) {
 		case bytes:
 			kc.exact = "CAST(" + kc.name + " AS BINARY)"
 		case document:
-			return nil, fmt.Errorf("table %q: the primary key's column %q is JSON", t.Name, part.Column)
+			return nil, fmt.Errorf("table %q: the column %q of the key %s is JSON", t.Name, part.Column, index)
 		default:
 			kc.exact = "CONCAT(" + exactText(c, k) + ")"
 			if c.Type == "enum" || c.Type == "set" {

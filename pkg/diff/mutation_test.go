@@ -235,7 +235,7 @@ func (m *mutant) create() []string {
 	}
 	m.r.Shuffle(len(cols), func(i, j int) { cols[i], cols[j] = cols[j], cols[i] })
 	out := []string{"SET SESSION sql_mode = ''", "DROP TABLE IF EXISTS m",
-		"CREATE TABLE m (" + strings.Join(cols, ",") + ", n INT NOT NULL, PRIMARY KEY (" + strings.Join(key, ",") + "))"}
+		"CREATE TABLE m (" + strings.Join(cols, ",") + ", n INT NOT NULL, " + []string{"PRIMARY", "PRIMARY", "UNIQUE"}[m.r.IntN(3)] + " KEY (" + strings.Join(key, ",") + "))"}
 	var rows []string
 	for n := range m.rows {
 		var vals []string

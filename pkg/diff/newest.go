@@ -13,8 +13,7 @@ import (
 // meanwhile; more connections take longer to open than they save.
 const newestConns = 4
 
-// Newest compares the newest n rows of every table: the last by the primary key, and the
-// last by an AUTO_INCREMENT column that does not lead it. Both sides must be at rest, inside
+// Newest compares the newest n rows of every table: the last by the key, and the last by an AUTO_INCREMENT column that does not lead it. Both sides must be at rest, inside
 // a freeze; it takes milliseconds. It is a last look, not a proof: the proof is Compare.
 func Newest(ctx context.Context, source Pool, targets []Pool, s *schema.Schema, n int) (*Report, error) {
 	sides, closeAll, err := openPools(ctx, append([]Pool{source}, targets...), min(newestConns, max(len(s.Tables), 1)))
@@ -94,7 +93,7 @@ func (r *reader) newest(ctx context.Context, t *table, n int, wide bool) ([]row,
 			last[i] += " DESC"
 		}
 	}
-	rows, err := r.list(ctx, t, t.newestSQL(r.database, strings.Join(last, ","), "PRIMARY", n, wide))
+	rows, err := r.list(ctx, t, t.newestSQL(r.database, strings.Join(last, ","), t.index, n, wide))
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +117,11 @@ func (r *reader) newest(ctx context.Context, t *table, n int, wide bool) ([]row,
 	return rows, nil
 }
 
-// counter is an AUTO_INCREMENT column that does not lead the primary key, and the index
+// counter is an AUTO_INCREMENT column that does not lead the key, and the index
 // that it leads.
 func (t *table) counter() (column, index string) {
 	for _, c := range t.Columns {
-		if !c.AutoIncrement || strings.EqualFold(c.Name, t.PrimaryKey[0].Column) {
+		if !c.AutoIncrement || strings.EqualFold(c.Name, t.key[0].column.Name) {
 			continue
 		}
 		for _, ix := range t.Indexes {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,14 +24,16 @@ func TestRepair(t *testing.T) {
 		"INSERT INTO u (id, `select`, h) VALUES (1, 10, 1), (2, 20, 2), (3, 30, NULL)",
 		"CREATE TABLE c (id INT PRIMARY KEY, u INT, FOREIGN KEY (u) REFERENCES u (id) ON DELETE CASCADE)", "INSERT INTO c VALUES (1, 1), (2, 2)",
 		"CREATE TABLE auto (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(5) COLLATE utf8mb4_0900_ai_ci UNIQUE)", "INSERT INTO auto VALUES (5, 'a')", "UPDATE auto SET id = 0 WHERE id = 5",
-		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('A'), ('é')"})
+		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('A'), ('é')",
+		"CREATE TABLE uk (v JSON, k VARCHAR(5) NOT NULL, n INT NOT NULL, UNIQUE (k, n), UNIQUE (n))", "INSERT INTO uk VALUES (NULL, 'a', 1), ('[1, 2.50]', 'a', 2), ('{}', 'b', 3)"})
 	script(t, s.b, "fix", []string{"CREATE TABLE j (id INT PRIMARY KEY, d JSON)", "INSERT INTO j VALUES (1, '[1]'), (3, NULL), (4, 'null'), (9, '1')",
 		"CREATE TABLE u (id INT PRIMARY KEY, `select` INT NOT NULL, g INT AS (`select` + 1) STORED, h INT INVISIBLE, UNIQUE (`select`))",
 		"INSERT INTO u (id, `select`, h) VALUES (1, 20, 1), (2, 10, 2), (4, 30, NULL)",
 		"CREATE TABLE c (id INT PRIMARY KEY, u INT, FOREIGN KEY (u) REFERENCES u (id) ON DELETE CASCADE)", "INSERT INTO c VALUES (1, 1), (2, 2)",
 		"CREATE TABLE auto (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(5) COLLATE utf8mb4_0900_ai_ci UNIQUE)",
-		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('a'), ('e')"})
-	if n := s.repair(t, "fix"); n < 14 {
+		"CREATE TABLE ci (k VARCHAR(5) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY)", "INSERT INTO ci VALUES ('a'), ('e')",
+		"CREATE TABLE uk (v JSON, k VARCHAR(5) NOT NULL, n INT NOT NULL, UNIQUE (k, n), UNIQUE (n))", "INSERT INTO uk VALUES (NULL, 'A', 1), ('[1, 2.5e0]', 'a', 3), ('{}', 'b', 2), (NULL, 'c', 9)"})
+	if n := s.repair(t, "fix"); n < 18 {
 		t.Errorf("only %d differences", n)
 	}
 
@@ -66,7 +69,15 @@ func (s servers) repair(t *testing.T, database string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	statements, err := Repair(context.Background(), a, sch, &r.Targets[0])
+	// Nothing was written since: each of them still differs, once, and in the same way.
+	still, err := Recheck(context.Background(), a, b, sch, r.Targets[0].Differences)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, expected := lines(still), lines(&r.Targets[0]); !slices.Equal(got, expected) {
+		t.Errorf("read again by key:\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(expected, "\n"))
+	}
+	statements, err := Repair(context.Background(), a, sch, still)
 	// An open snapshot keeps the tables from being dropped.
 	for _, c := range []Side{a, b} {
 		if _, cerr := c.Conns[0].ExecContext(context.Background(), "COMMIT"); cerr != nil {
@@ -91,12 +102,20 @@ func (s servers) repair(t *testing.T, database string) int {
 	}
 	closeSide(a)
 	closeSide(b)
+	if left, err := Recheck(context.Background(), plainSide(t, s.a, database, 1), plainSide(t, s.b, database, 1), sch, r.Targets[0].Differences); err != nil || left.Differing != 0 {
+		t.Errorf("behind the repair: %v, %v", left, err)
+	}
 	if !again.Equal() {
-		var lines []string
-		for _, d := range again.Targets[0].Differences {
-			lines = append(lines, fmt.Sprintf("%s %v", d, d.Columns))
-		}
-		t.Errorf("%d row(s) still differ:\n%s\nafter\n%s", again.Differing(), strings.Join(lines, "\n"), strings.Join(statements, ";\n"))
+		t.Errorf("%d row(s) still differ:\n%s\nafter\n%s", again.Differing(), strings.Join(lines(&again.Targets[0]), "\n"), strings.Join(statements, ";\n"))
 	}
 	return int(r.Differing())
+}
+
+func lines(r *TargetReport) []string {
+	var out []string
+	for _, d := range r.Differences {
+		out = append(out, fmt.Sprintf("%s %v", d, d.Columns))
+	}
+	slices.Sort(out)
+	return out
 }

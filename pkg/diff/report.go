@@ -19,7 +19,7 @@ const (
 // Difference is one row that is not the same.
 type Difference struct {
 	Table string `json:"table"`
-	// Key holds the primary key's columns in key order, for people: numbers and dates bare,
+	// Key holds the columns of the table's key (schema.Table.RowKey) in key order, for people: numbers and dates bare,
 	// text bare or, where that would be ambiguous, quoted as in Go, binary values as 0x and
 	// hex digits, ENUM and SET by name, or as #NUMBER where the name is empty. Joined by ", "
 	// it is what Explain takes. Of a row whose key is spelled differently on the two sides
@@ -28,6 +28,12 @@ type Difference struct {
 	Kind Kind     `json:"kind"`
 	// Columns are those that differ, or all of a row that one side only has.
 	Columns []ColumnDifference `json:"columns,omitempty"`
+	// Pair is the row on both sides by its digests. Only Drift and DriftOf fill it in.
+	Pair Pair `json:"pair,omitzero"`
+	// Newer is the side, "source" or "target", that a column says was written last, and
+	// NewerBy that column; empty where none tells. Only Drift and DriftOf fill them in.
+	Newer   string `json:"newer,omitempty"`
+	NewerBy string `json:"newer_by,omitempty"`
 
 	key keyValue // exact
 }
@@ -80,6 +86,9 @@ type Report struct {
 	Targets []TargetReport `json:"targets"`
 	// Rows is the number of rows of the source.
 	Rows uint64 `json:"rows"`
+	// Accepted are the rows that differ as Options.Accepted says they may; they are not counted
+	// among the differing ones.
+	Accepted []Difference `json:"accepted,omitempty"`
 	// Rechecked counts the keys that Drift had to read again because they differed at first.
 	Rechecked uint64        `json:"rechecked,omitempty"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
@@ -113,4 +122,5 @@ type Progress struct {
 	Rows               uint64 // of the source, compared so far
 	RowsPerSecond      float64
 	Differing          uint64 // found so far, of all targets together
+	Paused             string // why nothing is read at the moment; empty while it is
 }

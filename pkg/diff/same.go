@@ -11,7 +11,7 @@ import (
 )
 
 // sameTables makes sure that every side has the tables of s, no others, and each with the
-// same columns and primary key. A table that only the target has would otherwise not be
+// same columns and key. A table that only the target has would otherwise not be
 // looked at, and a column more would be a difference in every row, or none.
 //
 // It asks only what comparing rests on; whether indexes or defaults agree is for others.
@@ -54,7 +54,8 @@ func unlike(want, have *schema.Schema) []string {
 			out = append(out, fmt.Sprintf("table %q is not there", t.Name))
 			continue
 		}
-		a, b := shape(t), shape(o)
+		index, _ := t.RowKey()
+		a, b := shape(t, index), shape(o, index)
 		for i := range max(len(a), len(b)) {
 			x, y := "nothing", "nothing"
 			if i < len(a) {
@@ -77,15 +78,26 @@ func unlike(want, have *schema.Schema) []string {
 	return out
 }
 
-// shape is what the comparison of a table rests on.
-func shape(t *schema.Table) []string {
+// shape is what the comparison of a table by an index rests on.
+func shape(t *schema.Table, index string) []string {
 	out := make([]string, 0, len(t.Columns)+1)
 	for _, c := range t.Columns {
 		out = append(out, fmt.Sprintf("column %q %s %s", c.Name, c.ColumnType, c.Collation))
 	}
-	key := make([]string, len(t.PrimaryKey))
-	for i, p := range t.PrimaryKey {
-		key[i] = p.Column
+	parts, unique := t.PrimaryKey, true
+	if index != "PRIMARY" {
+		parts = nil
+		for _, ix := range t.Indexes {
+			if ix.Name == index {
+				parts, unique = ix.Parts, ix.Unique
+			}
+		}
 	}
-	return append(out, fmt.Sprintf("primary key %q", key))
+	key := make([]string, len(parts))
+	for i, p := range parts {
+		// A row with NULL in the key is in no range of keys.
+		c := t.Column(p.Column)
+		key[i] = fmt.Sprintf("%s nullable=%t prefix=%d", p.Column, c == nil || c.Nullable, p.Prefix)
+	}
+	return append(out, fmt.Sprintf("key %q unique=%t %q", index, unique, key))
 }

@@ -11,6 +11,7 @@ import (
 // the same but for the database's name.
 type table struct {
 	*schema.Table
+	index string // of the key
 	key   []keyColumn
 	loose bool // different exact keys may be one key
 	// row and wideRow are the 32-byte hash of a row, NULL when it could not be computed.
@@ -27,6 +28,7 @@ func newTable(t *schema.Table) (*table, error) {
 		return nil, err
 	}
 	out := &table{Table: t, key: key}
+	out.index, _ = t.RowKey()
 	for _, wide := range []bool{false, true} {
 		var heads, tails []string
 		for i := range t.Columns {
@@ -75,7 +77,7 @@ func (t *table) hash(wide bool) string {
 }
 
 func (t *table) from(database string) string {
-	return " FROM " + schema.Quote(database) + "." + schema.Quote(t.Name) + " FORCE INDEX (PRIMARY) WHERE "
+	return " FROM " + schema.Quote(database) + "." + schema.Quote(t.Name) + " FORCE INDEX (" + schema.Quote(t.index) + ") WHERE "
 }
 
 // sumSQL: a row whose hash is NULL makes the statement fail with error 3513, because

@@ -92,6 +92,8 @@ func faults() []fault {
 		{name: "an engine", want: "P29!", says: "engine", a: []string{"CREATE TABLE slack.old (id INT PRIMARY KEY) ENGINE=MyISAM"}, undoA: []string{"DROP TABLE slack.old"}},
 		{name: "a table without a key", want: "P30!", says: "no primary key", a: []string{"CREATE TABLE slack.keyless (id INT)"}, undoA: []string{"DROP TABLE slack.keyless"}},
 		{name: "a unique key that allows NULL", want: "P30!", says: "no primary key", a: []string{"CREATE TABLE slack.keyless (id INT, UNIQUE KEY (id))"}, undoA: []string{"DROP TABLE slack.keyless"}},
+		{name: "a unique key in the place of a primary one", a: []string{"CREATE TABLE slack.keyless (id INT NOT NULL, UNIQUE KEY (id))"}, undoA: []string{"DROP TABLE slack.keyless"}},
+		{name: "a unique key over a generated column only", want: "P30!", says: "keyless.g", a: []string{"CREATE TABLE slack.keyless (id INT, g INT AS (id) STORED NOT NULL, UNIQUE KEY g (g))"}, undoA: []string{"DROP TABLE slack.keyless"}},
 		{name: "a generated column in a key", want: "P30!", says: "gen.g", a: []string{"CREATE TABLE slack.gen (a INT, g INT AS (a+1) STORED, PRIMARY KEY (g))"}, undoA: []string{"DROP TABLE slack.gen"}},
 		{name: "a cascading foreign key", want: "P31!", says: "foreign key", a: []string{"CREATE TABLE slack.child (id INT PRIMARY KEY, t BIGINT, CONSTRAINT c FOREIGN KEY (t) REFERENCES slack.teams (id) ON DELETE SET NULL)"}, undoA: []string{"DROP TABLE slack.child"}},
 		{name: "a foreign key", want: "P31?", a: []string{"CREATE TABLE slack.child (id INT PRIMARY KEY, t BIGINT, CONSTRAINT c FOREIGN KEY (t) REFERENCES slack.teams (id))"}, undoA: []string{"DROP TABLE slack.child"}},

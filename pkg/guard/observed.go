@@ -23,6 +23,8 @@ type Observed struct {
 
 	Certificate     *cert.Certificate
 	CertificateVoid string
+	// AcceptedDrift are the rows whose drift is accepted now.
+	AcceptedDrift []cert.AcceptedRow
 
 	// A and B are who answers at the sides' addresses now.
 	A, B cert.Server

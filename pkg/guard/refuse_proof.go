@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,8 +39,22 @@ func tooOld(o *Observed) []Finding {
 }
 
 func differences(o *Observed) []Finding {
-	if c := o.Certificate; c != nil && (c.Differing > 0 || c.Drift.Differing > 0) {
+	c := o.Certificate
+	if c == nil {
+		return nil
+	}
+	if c.Differing > 0 || c.Drift.Differing > 0 {
 		return one("landing "+o.Keyspace, fmt.Sprintf("%d differing rows, %d of side b", c.Differing, c.Drift.Differing), "none", fmt.Sprintf("repair them, then vifl diff %s", o.Shard))
+	}
+	var open []string
+	for _, r := range c.Drift.Accepted {
+		if !slices.ContainsFunc(o.AcceptedDrift, r.Is) {
+			open = append(open, fmt.Sprintf("%s (%s)", r.Table, r.Key))
+		}
+	}
+	if len(open) > 0 {
+		return one("side b", fmt.Sprintf("%d row(s) differ from side a and are no longer accepted as the certificate says: %s", len(open), few(open)), "none, or accepted ones",
+			fmt.Sprintf("repair them or vifl diff %s --accept-drift TABLE KEY, then vifl diff %s", o.Shard, o.Shard))
 	}
 	return nil
 }

@@ -118,6 +118,7 @@ func TestServer(t *testing.T) {
 		{"killed freeze does not thaw", testKilledFreeze},
 		{"a former owner's connections are ended", testKillOwn},
 		{"freeze needs privileges", testFreezePrivileges},
+		{"load", testLoad},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, srv, s) })
 	}
@@ -393,6 +394,54 @@ func TestGrantLines(t *testing.T) {
 	} {
 		if got := g.On(c.database, c.privilege); got != c.want {
 			t.Errorf("%s on %s: %v", c.privilege, c.database, got)
+		}
+	}
+}
+
+// testLoad: statements that run are counted, and transactions that a snapshot keeps from
+// being purged.
+func testLoad(t *testing.T, srv *mysqld.Server, s *Server) {
+	ctx := ctxFor(t)
+	load := func() Load {
+		t.Helper()
+		l, err := s.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	before := load()
+	app := pool(t, srv)
+	snapshot, err := app.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	if _, err := snapshot.ExecContext(ctx, "START TRANSACTION WITH CONSISTENT SNAPSHOT"); err != nil {
+		t.Fatal(err)
+	}
+	const updates = 300
+	for i := range updates {
+		if _, err := app.ExecContext(ctx, "UPDATE m SET v = ? WHERE id = 1", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := load(); l.History < before.History+updates/2 {
+		t.Errorf("history %d behind %d updates under a snapshot, %d before", l.History, updates, before.History)
+	}
+	sleeping := make(chan error, 5)
+	for range cap(sleeping) {
+		go func() { _, err := app.ExecContext(ctx, "DO SLEEP(3)"); sleeping <- err }()
+	}
+	for deadline := time.Now().Add(3 * time.Second); load().ThreadsRunning < before.ThreadsRunning+cap(sleeping); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("%+v with %d statements more than at %+v", load(), cap(sleeping), before)
+			break
+		}
+	}
+	for range cap(sleeping) {
+		if err := <-sleeping; err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -61,6 +61,8 @@ type Shard struct {
 	Switch          *Switch  `json:"switch,omitempty"`
 	Reverse         *Reverse `json:"reverse,omitempty"`
 	Hold            *Hold    `json:"hold,omitempty"`
+	// AcceptedDrift are rows that differ between the legacy's sides and that somebody accepted.
+	AcceptedDrift []cert.AcceptedRow `json:"accepted_drift,omitempty"`
 	// LegacyWrites lists every change vifl made on a legacy server, with its undo.
 	LegacyWrites []LegacyWrite `json:"legacy_writes,omitempty"`
 }

@@ -42,7 +42,7 @@ func (m *Move) certify(ctx context.Context, doc *state.Shard, cut *legacy.Cut, c
 		Stream:       cert.Stream{ID: st.ID, Source: m.streamSource(doc), Start: st.StartPosition},
 		SchemaSource: tables.Digest(), SchemaTarget: target.Digest(),
 		CutAt: cutAt, Finished: time.Now(), Version: Version,
-		Differing: result.Differing(), Drift: cert.Drift{Rows: drift.Rows, Differing: drift.Differing()},
+		Differing: result.Differing(), Drift: cert.Drift{Rows: drift.Rows, Differing: drift.Differing(), Rechecked: drift.Rechecked, Accepted: acceptedRows(doc, drift)},
 	}
 	for _, t := range tablets {
 		c.Landing.Tablets = append(c.Landing.Tablets, cert.Tablet{Alias: t.Alias, ServerUUID: t.ServerUUID})

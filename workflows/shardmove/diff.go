@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vifl/vifl/pkg/cert"
 	"github.com/vifl/vifl/pkg/diff"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/position"
@@ -33,6 +34,8 @@ type DiffReport struct {
 	// Targets says of each tablet and of side b how many rows differ and how many are listed.
 	Targets     []DiffTarget `json:"targets"`
 	Differences []DiffEntry  `json:"differences,omitempty"`
+	// Accepted are rows of side b that differ as somebody accepted them; they are not counted.
+	Accepted []DiffEntry `json:"accepted,omitempty"`
 	// Repair is there when it was asked for and rows differ: one entry for each target with
 	// differences.
 	Repair []DiffRepair `json:"repair,omitempty"`
@@ -60,9 +63,13 @@ type DiffEntry struct {
 	// Columns are those that differ, with side a's value (source) and the target's; of a
 	// missing or extra row all, with the one value.
 	Columns []diff.ColumnDifference `json:"columns"`
+	// Newer is the side, a or b, that the column NewerBy says was written last. Only of side
+	// b's rows, and empty where no column tells.
+	Newer   string `json:"newer,omitempty"`
+	NewerBy string `json:"newer_by,omitempty"`
 }
 
-// DiffRepair is what would make one target equal to side a. Nothing of it has been run.
+// DiffRepair is what would make one target equal to side a, or did where AppliedAt is set.
 type DiffRepair struct {
 	Target string `json:"target"`
 	// Statements are whole but for their semicolons, and are to be run in order on one
@@ -72,6 +79,10 @@ type DiffRepair struct {
 	Unlisted uint64 `json:"unlisted,omitempty"`
 	// Problem says why there are no statements.
 	Problem string `json:"problem,omitempty"`
+	// AppliedAt is side a's position at which the statements were run, and whose values they
+	// have; empty when nothing was run. Applied counts the rows that still differed there.
+	AppliedAt string `json:"applied_at,omitempty"`
+	Applied   uint64 `json:"applied,omitempty"`
 }
 
 // DiffOptions say what a diff reports.
@@ -80,6 +91,11 @@ type DiffOptions struct {
 	MaxRows int
 	// Repair asks for the statements that would make the landing equal to side a.
 	Repair bool
+	// Apply runs them on the landing's primary, with the values of a new cut.
+	Apply bool
+	// MaxRowsPerSecond bounds how fast side a is read; 0 is the configuration's
+	// limits.diff_rows_per_second.
+	MaxRowsPerSecond int
 }
 
 // DefaultMaxRows is how many differing rows of each target are listed. More help nobody, and
@@ -91,6 +107,9 @@ const DefaultMaxRows = 10_000
 func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
 	if o.MaxRows <= 0 {
 		o.MaxRows = DefaultMaxRows
+	}
+	if o.MaxRowsPerSecond <= 0 {
+		o.MaxRowsPerSecond = m.cfg.Limits.DiffRowsPerSecond
 	}
 	var report *DiffReport
 	err := m.locked(ctx, engine.Diff, func(ctx context.Context, lease *state.Lease) (string, error) {
@@ -109,7 +128,13 @@ func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
 			return "", err
 		}
 		if !report.Equal {
-			return fmt.Sprintf("%d row(s) differ at %s", report.Different, report.Position), &Different{Shard: m.show, Rows: int64(report.Different)}
+			what := fmt.Sprintf("%d row(s) differ at %s", report.Different, report.Position)
+			for _, r := range report.Repair {
+				if r.AppliedAt != "" {
+					what += fmt.Sprintf("; %d repaired on %s at %s", r.Applied, r.Target, r.AppliedAt)
+				}
+			}
+			return what, &Different{Shard: m.show, Rows: int64(report.Different)}
 		}
 		return fmt.Sprintf("equal at %s, %d rows", report.Position, report.Rows), nil
 	})
@@ -131,6 +156,11 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 	s := m.stream(&doc)
 	if err := m.running(ctx, &doc, s); err != nil {
 		return nil, err
+	}
+	if o.Apply {
+		if err := m.mayRepair(ctx); err != nil {
+			return nil, err
+		}
 	}
 	tablets, err := m.openTablets(ctx)
 	if err != nil {
@@ -157,6 +187,13 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 		return nil, err
 	}
 
+	options := diff.Options{MaxListed: o.MaxRows, MaxRowsPerSecond: o.MaxRowsPerSecond, Watch: m.watch(a, b)}
+	if options.Watch != nil {
+		// A source that keeps too much already must not get snapshots on top.
+		if _, err := options.Watch(ctx); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", m.show, err)
+		}
+	}
 	start := time.Now()
 	cut, targets, err := m.cut(ctx, a, s, tablets)
 	if err != nil {
@@ -167,11 +204,11 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 		return nil, err
 	}
 	source := diff.Side{Name: a.Name(), Database: m.shard.Database, Conns: cut.Snapshots}
-	result, err := diff.Compare(ctx, source, targets, tables, diff.Options{MaxListed: o.MaxRows}, m.showDiff("diff of the landing"))
+	result, err := diff.Compare(ctx, source, targets, tables, options, m.showDiff("diff of the landing"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", m.show, err)
 	}
-	drift, err := m.drift(ctx, a, b, tables, o)
+	drift, err := m.drift(ctx, a, b, tables, options, doc.AcceptedDrift)
 	if err != nil {
 		return nil, err
 	}
@@ -179,6 +216,11 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 	report.MaxRows = o.MaxRows
 	if o.Repair && !report.Equal {
 		report.Repair = repairs(ctx, source, tables, tablets, result, drift)
+		if o.Apply {
+			if err := m.applyRepairs(ctx, a, s, tablets, tables, result, report.Repair); err != nil {
+				return report, err // what differs is known all the same
+			}
+		}
 	}
 	m.pause(engine.Diff, "compared")
 	if !report.Equal {
@@ -360,16 +402,17 @@ func snapshot(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // drift compares side b with side a while both take writes: rows that differ are read again
 // after each side has applied the other's later writes, and what still differs is drift.
-func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o DiffOptions) (*diff.Report, error) {
+func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Schema, o diff.Options, accepted []cert.AcceptedRow) (*diff.Report, error) {
 	settle := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Limits.CatchUpTimeout)
 		defer cancel()
 		return m.levelled(ctx, a, b)
 	}
+	o.Accepted = pairsOf(accepted)
 	report, err := diff.Drift(ctx,
 		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
 		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
-		tables, m.cfg.Limits.DiffParallelism, diff.Options{MaxListed: o.MaxRows}, settle, m.showDiff("diff of side b"))
+		tables, m.cfg.Limits.DiffParallelism, o, settle, m.showDiff("diff of side b"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}
@@ -396,7 +439,11 @@ func (m *Move) levelled(ctx context.Context, a, b *legacy.Server) error {
 // nothing again.
 func (m *Move) showDiff(what string) func(diff.Progress) {
 	return func(p diff.Progress) {
-		m.reporter.Progress(Progress{What: what, Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing)})
+		paused := ""
+		if p.Paused != "" {
+			paused = "; paused: " + p.Paused
+		}
+		m.reporter.Progress(Progress{What: what, Done: float64(p.TablesDone), Total: float64(p.Tables), Detail: fmt.Sprintf("%d of %d tables, %d rows, %.0f rows/s, %d differ", p.TablesDone, p.Tables, p.Rows, p.RowsPerSecond, p.Differing) + paused})
 	}
 }
 
@@ -414,11 +461,18 @@ func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *d
 		for _, target := range part.Targets {
 			r.Targets = append(r.Targets, DiffTarget{Target: target.Name, Different: target.Differing, Listed: uint64(len(target.Differences)), ByTable: target.ByTable})
 			for _, d := range target.Differences {
-				r.Differences = append(r.Differences, DiffEntry{Target: target.Name, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Columns: d.Columns})
+				r.Differences = append(r.Differences, diffEntry(target.Name, d))
 			}
 		}
 	}
+	for _, d := range drift.Accepted {
+		r.Accepted = append(r.Accepted, diffEntry(drift.Targets[0].Name, d))
+	}
 	return r
+}
+
+func diffEntry(target string, d diff.Difference) DiffEntry {
+	return DiffEntry{Target: target, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Columns: d.Columns, Newer: sideLetter(d.Newer), NewerBy: d.NewerBy}
 }
 
 // repairs writes the statements for the landing's primary. Its replicas follow it, so one

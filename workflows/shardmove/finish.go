@@ -126,6 +126,7 @@ func (m *Move) Abort(ctx context.Context) error {
 		}
 		return "stream, landing and backup removed; the legacy is as it was", lease.Update(ctx, func(d *state.Shard) {
 			d.Preflight, d.Seed, d.Stream, d.Certificate, d.CertificateVoid, d.LegacyWrites = nil, nil, nil, nil, "", nil
+			d.AcceptedDrift = nil // accepted for this move, not for whichever comes next
 		})
 	})
 }

@@ -59,7 +59,7 @@ func (m *Move) observation(doc *state.Shard, o CutoverOptions) (*guard.Observed,
 	out := &guard.Observed{
 		Shard: m.id, Template: m.cfg.Landing.Keyspace, Keyspace: m.keyspace, Database: m.shard.Database, Now: time.Now(),
 		Confirm: o.Confirm, MaxAge: m.cfg.Limits.MaxAge, MaxLag: m.cfg.Limits.MaxLag,
-		Certificate: doc.Certificate, CertificateVoid: doc.CertificateVoid,
+		Certificate: doc.Certificate, CertificateVoid: doc.CertificateVoid, AcceptedDrift: doc.AcceptedDrift,
 		WantTablets: m.cfg.Landing.Tablets, Connection: m.streamSource(doc),
 		Legacy: before, Vitess: after, PreparedXA: map[string][]string{}, Piercing: map[string][]string{}, Lag: -1,
 	}

@@ -509,6 +509,9 @@ func (s *switchover) compareNewest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := s.letThrough(ctx, report); err != nil {
+		return "", err
+	}
 	s.newest = report.Rows
 	for _, t := range report.Targets {
 		if t.Differing > 0 {

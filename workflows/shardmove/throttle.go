@@ -41,6 +41,9 @@ type throttle struct {
 func (t *throttle) wait(ctx context.Context) (time.Duration, string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if time.Since(t.asked) > throttleStale {
+		t.good, t.err = time.Time{}, nil // there was nothing to ask for
+	}
 	if time.Since(t.asked) >= throttleSample {
 		t.asked = time.Now()
 		// Not in the way of the batch: an answer may take as long as a tablet is down.

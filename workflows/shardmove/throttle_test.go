@@ -35,7 +35,7 @@ func TestAThrottleWithoutAnAnswerSlowsDown(t *testing.T) {
 	}
 	again := func() (time.Duration, string, error) {
 		th.mu.Lock()
-		th.asked = time.Time{}
+		th.asked = time.Now().Add(-2 * throttleSample)
 		th.mu.Unlock()
 		return th.wait(t.Context())
 	}
@@ -56,6 +56,15 @@ func TestAThrottleWithoutAnAnswerSlowsDown(t *testing.T) {
 	answer(errors.New("tablet zone1-101: connection refused"))
 	if d, _, err := again(); d != 0 || err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("a stale answer: %s, %v, expected an error, at which the stream slows down", d, err)
+	}
+	answer(nil)
+	// Behind a time without batches the last answer is old because nobody asked.
+	last(time.Now().Add(-time.Hour))
+	th.mu.Lock()
+	th.asked = time.Now().Add(-time.Hour)
+	th.mu.Unlock()
+	if d, _, err := th.wait(t.Context()); d != 0 || err != nil {
+		t.Errorf("after a quiet hour: %s, %v, expected to go on", d, err)
 	}
 	answer(nil)
 }

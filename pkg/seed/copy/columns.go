@@ -25,7 +25,7 @@ type transfer struct {
 	columns int
 }
 
-// keyColumn is a column of the primary key and its place in a row.
+// keyColumn is a column of the key that tells rows apart and its place in a row.
 type keyColumn struct {
 	column *schema.Column
 	place  int
@@ -74,7 +74,8 @@ func newTransfer(t *schema.Table) *transfer {
 			x.jsons[i].size = len(read)
 			read = append(read, storageSize(schema.Quote(c.name)))
 		}
-		for _, k := range t.PrimaryKey {
+		_, key := t.RowKey()
+		for _, k := range key {
 			c := t.Column(k.Column)
 			x.keys = append(x.keys, keyColumn{c, len(read)})
 			read = append(read, readExpression(c))

@@ -34,7 +34,10 @@ func TestTypesInsideJSONUnderEveryKindOfKey(t *testing.T) {
 	} {
 		statements = append(statements,
 			"CREATE TABLE "+name+" (k "+key[0]+", j JSON, other JSON, upd TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), PRIMARY KEY (k))",
-			"INSERT INTO "+name+" VALUES ("+key[1]+", "+doc+", '{\"plain\": [1, 2.5, \"2024-02-29\"]}', '2001-02-03 04:05:06.000007')")
+			"INSERT INTO "+name+" VALUES ("+key[1]+", "+doc+", '{\"plain\": [1, 2.5, \"2024-02-29\"]}', '2001-02-03 04:05:06.000007')",
+			// A unique key in the place of the primary one, in which rows are in another order.
+			"CREATE TABLE u_"+name+" (other INT NOT NULL, j JSON, k "+key[0]+", UNIQUE KEY u (k, other DESC), UNIQUE KEY a (other))",
+			"INSERT INTO u_"+name+" VALUES (2, "+doc+", "+key[1]+"), (3, '[1]', "+key[1]+"), (1, "+doc+", "+key[1]+")")
 	}
 	run(t, src, statements...)
 	res, err := copy.Fill(context.Background(), copy.Source{Name: "source", Database: "x", Snapshots: snapshots(t, src, 2)}, target.Target("target"), copy.Options{Scratch: true})

@@ -143,17 +143,18 @@ func (f *fill) sameSizes(ctx context.Context, conn *sql.Conn, t *table) (bool, e
 	return true, nil
 }
 
-// findBySize goes through both sides in the order of the primary key, which is the same on
-// both, and keeps the rows whose documents differ in size.
+// findBySize goes through both sides in the order of the key, which is the same on both, and
+// keeps the rows whose documents differ in size.
 func (f *fill) findBySize(ctx context.Context, conn *sql.Conn, t *table) error {
-	if len(t.PrimaryKey) == 0 {
-		return fmt.Errorf("some hold SQL types that text does not show, and the table has no primary key to mend them by: add one, or seed by clone")
+	index, key := t.RowKey()
+	if len(key) == 0 {
+		return fmt.Errorf("some hold SQL types that text does not show, and the table has no primary key, nor a unique one of columns that are NOT NULL, to mend them by: add one, or seed by clone")
 	}
 	var sizes []string
 	for _, c := range t.jsons {
 		sizes = append(sizes, "IFNULL("+storageSize(schema.Quote(c.name))+",0)")
 	}
-	from := " FROM " + schema.Quote(f.src.Database) + "." + schema.Quote(t.Name) + " FORCE INDEX (PRIMARY)"
+	from := " FROM " + schema.Quote(f.src.Database) + "." + schema.Quote(t.Name) + " FORCE INDEX (" + schema.Quote(index) + ") ORDER BY " + keyOrder(key)
 	src := f.src.Snapshots[0]
 	if _, err := src.ExecContext(ctx, "SET character_set_results = NULL"); err != nil {
 		return err
@@ -204,7 +205,19 @@ func (f *fill) findBySize(ctx context.Context, conn *sql.Conn, t *table) error {
 	return err
 }
 
-// key is the condition that finds a row by its primary key, on either side. Texts are given
+// keyOrder is the order of a key.
+func keyOrder(key []schema.KeyPart) string {
+	parts := make([]string, len(key))
+	for i, k := range key {
+		parts[i] = schema.Quote(k.Column)
+		if k.Descending {
+			parts[i] += " DESC"
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// key is the condition that finds a row by its key, on either side. Texts are given
 // by their bytes in the column's own character set, so that no conversion can change them.
 func (t *table) key(row []driver.Value) (string, error) {
 	var parts []string
@@ -236,7 +249,7 @@ func (t *table) key(row []driver.Value) (string, error) {
 		parts = append(parts, name+" = "+literal)
 	}
 	if len(parts) == 0 {
-		return "", fmt.Errorf("a JSON document may hold SQL types that its text does not show, and the table has no primary key to find it by: add one, or seed by clone")
+		return "", fmt.Errorf("a JSON document may hold SQL types that its text does not show, and the table has no key to find it by: add a primary key, or seed by clone")
 	}
 	return strings.Join(parts, " AND "), nil
 }

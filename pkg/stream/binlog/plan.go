@@ -12,10 +12,10 @@ import (
 type plan struct {
 	table *schema.Table
 	name  string
-	key   []int // of the primary key, numbers of the table's columns
+	key   []int // of the key that tells rows apart, numbers of the table's columns
 	// written are the columns that values are given for: all but generated ones.
 	written []int
-	// unique says that another key than the primary one is unique.
+	// unique says that another key than that one is unique.
 	unique bool
 	// exact says that two keys with other bytes are two keys to the server, too.
 	exact bool
@@ -54,16 +54,17 @@ func unfit(s *schema.Schema) []string {
 }
 
 func misfit(t *schema.Table) string {
-	if len(t.PrimaryKey) == 0 {
-		return "no primary key, so that no row can be told from another"
+	_, key := t.RowKey()
+	if len(key) == 0 {
+		return "no primary key, nor a unique one of columns that are NOT NULL, so that no row can be told from another"
 	}
 	if !strings.EqualFold(t.Engine, "InnoDB") {
 		return "engine " + t.Engine + ", not InnoDB: what is not rolled back with the position is lost or doubled"
 	}
-	for _, k := range t.PrimaryKey {
+	for _, k := range key {
 		c := t.Column(k.Column)
 		if c == nil || c.Generated != "" {
-			return "a generated column in the primary key, which cannot be written"
+			return "a generated column in the primary key (or the unique one in its place), which cannot be written"
 		}
 	}
 	for _, k := range t.ForeignKeys {
@@ -103,7 +104,8 @@ func newPlan(database string, t *schema.Table) (*plan, error) {
 	}
 	var keys []string
 	numbered := false
-	for _, k := range t.PrimaryKey {
+	index, key := t.RowKey()
+	for _, k := range key {
 		i := number[strings.ToLower(k.Column)]
 		p.key = append(p.key, i)
 		keys = append(keys, schema.Quote(k.Column))
@@ -123,7 +125,7 @@ func newPlan(database string, t *schema.Table) (*plan, error) {
 		p.wrap = append(p.wrap, wrap)
 	}
 	for _, ix := range t.Indexes {
-		p.unique = p.unique || ix.Unique
+		p.unique = p.unique || ix.Unique && ix.Name != index
 	}
 	p.insert = "INSERT INTO " + p.name + " (" + schema.QuoteAll(names) + ") VALUES "
 	// Not INSERT … ON DUPLICATE KEY UPDATE: that leaves a JSON column as it is when the new

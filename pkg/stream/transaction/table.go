@@ -44,6 +44,7 @@ func newTable(definition *schema.Table, m dump.TableMap) (*table, error) {
 	}
 	t := &table{definition: definition}
 	numeric, character := 0, 0
+	_, key := definition.RowKey()
 	for i := range definition.Columns {
 		column := &definition.Columns[i]
 		c, err := newCell(column, m.Types[i], m.Meta[i])
@@ -64,7 +65,7 @@ func newTable(definition *schema.Table, m dump.TableMap) (*table, error) {
 			}
 			character++
 		}
-		for _, k := range definition.PrimaryKey {
+		for _, k := range key {
 			c.generated = c.generated && k.Column != column.Name
 		}
 		t.columns = append(t.columns, c)

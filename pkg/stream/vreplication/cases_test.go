@@ -131,10 +131,11 @@ func refused(t *testing.T) string {
 		return "P46"
 	}
 	for _, table := range tables.Tables {
-		if len(table.PrimaryKey) == 0 {
+		_, key := table.RowKey()
+		if len(key) == 0 {
 			return "P30"
 		}
-		for _, part := range table.PrimaryKey {
+		for _, part := range key {
 			if c := table.Column(part.Column); c != nil && c.Generated != "" {
 				return "P30"
 			}

@@ -15,6 +15,9 @@ func Unfit(s *schema.Schema) (lost, risky []string) {
 		if strings.Contains(t.Name, "`") {
 			lost = append(lost, t.Name+" (a backtick in the name: it does not start)")
 		}
+		if key := taken(t); key != "" {
+			lost = append(lost, t.Name+" (no primary key, and the unique key "+key+" over a generated column or an expression: it may tell rows apart by that one, and then stands still)")
+		}
 		for _, c := range t.Columns {
 			name := t.Name + "." + c.Name
 			switch {
@@ -29,6 +32,27 @@ func Unfit(s *schema.Schema) (lost, risky []string) {
 		}
 	}
 	return lost, risky
+}
+
+// taken is a unique key that Vitess may take in the place of a primary one and cannot write;
+// empty when there is none. It takes the one of the smallest types of those that do not allow
+// NULL, whether its columns can be written or not.
+func taken(t *schema.Table) string {
+	if len(t.PrimaryKey) > 0 {
+		return ""
+	}
+	for _, ix := range t.Indexes {
+		nullable, computed := false, false
+		for _, p := range ix.Parts {
+			c := t.Column(p.Column)
+			nullable = nullable || c != nil && c.Nullable
+			computed = computed || c == nil || c.Generated != ""
+		}
+		if ix.Unique && computed && !nullable {
+			return ix.Name
+		}
+	}
+	return ""
 }
 
 // emptyMember finds ” as a member of its own, not as a quote inside one.
