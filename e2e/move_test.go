@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -312,7 +313,8 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unlock(new(error))
+	release := sync.OnceFunc(func() { unlock(new(error)) })
+	defer release()
 	for _, r := range replicas {
 		exec1(t, r, "STOP REPLICA IO_THREAD")
 	}
@@ -332,7 +334,7 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 			t.Errorf("kill %d: %v", pid, err)
 		}
 	}
-	unlock(new(error))
+	release()
 	cancel()
 	if err := <-told; err == nil {
 		t.Error("a write was acknowledged that only the lost primary had")
@@ -346,7 +348,7 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 			t.Fatalf("the landing has no other primary after two minutes: %+v, %v", now, err)
 		}
 	}
-	time.Sleep(2 * time.Second) // writes on the new primary
+	time.Sleep(2 * time.Second)                // writes on the new primary
 	for _, s := range append(replicas, a, b) { // the replicas: is it really lost?
 		if n := query1(t, s, "SELECT COUNT(*) FROM slack.teams WHERE name = 'a ghost'"); n != "0" {
 			t.Errorf("%s row(s) that were never acknowledged, expected none on the landing that is left nor on the legacy", n)

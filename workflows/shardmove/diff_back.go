@@ -37,7 +37,7 @@ func (m *Move) DiffBack(ctx context.Context, o DiffOptions) (*DiffReport, error)
 		}
 		var tablet string
 		var err error
-		if report, tablet, err = m.diffBack(ctx, o); err != nil {
+		if report, tablet, err = m.diffBack(ctx, &doc, o); err != nil {
 			return "", err
 		}
 		if err := lease.Update(ctx, func(d *state.Shard) {
@@ -55,7 +55,7 @@ func (m *Move) DiffBack(ctx context.Context, o DiffOptions) (*DiffReport, error)
 	return report, err
 }
 
-func (m *Move) diffBack(ctx context.Context, o DiffOptions) (report *DiffReport, tablet string, err error) {
+func (m *Move) diffBack(ctx context.Context, doc *state.Shard, o DiffOptions) (report *DiffReport, tablet string, err error) {
 	a, b, err := m.pair(ctx)
 	if err != nil {
 		return nil, "", err
@@ -90,7 +90,13 @@ func (m *Move) diffBack(ctx context.Context, o DiffOptions) (report *DiffReport,
 	if err != nil {
 		return nil, "", fmt.Errorf("shard %s: %w", m.show, err)
 	}
+	if err := m.letThroughBack(ctx, doc, result, a, b, tables); err != nil {
+		return nil, "", fmt.Errorf("shard %s: %w", m.show, err)
+	}
 	report = m.diffReport(cut, nil, result, &diff.Report{}, time.Since(start))
+	for _, d := range result.Accepted {
+		report.Accepted = append(report.Accepted, diffEntry(b.Name(), d))
+	}
 	report.MaxRows, report.Tablets = o.MaxRows, []string{tablet}
 	return report, tablet, nil
 }

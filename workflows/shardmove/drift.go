@@ -220,19 +220,50 @@ func (s *switchover) letThrough(ctx context.Context, report *diff.Report) error 
 			return fmt.Errorf("%s and %s: the row %s (%s) differs and is not what was accepted at %s: it has been written since; run vifl diff %s", s.a.Name(), s.b.Name(), r.Table, r.Key, r.At.Format(time.RFC3339), s.m.id)
 		}
 	}
+	takeOut(report, s.b.Name(), accepted)
+	return nil
+}
+
+// takeOut takes accepted rows out of what was found of one target, and returns what it took.
+func takeOut(report *diff.Report, target string, accepted []cert.AcceptedRow) (out []diff.Difference) {
 	for i := range report.Targets {
 		t := &report.Targets[i]
-		if t.Name != s.b.Name() {
+		if t.Name != target {
 			continue
 		}
 		t.Differences = slices.DeleteFunc(t.Differences, func(d diff.Difference) bool {
 			found := slices.ContainsFunc(accepted, func(r cert.AcceptedRow) bool { return r.Table == d.Table && r.Key == d.KeyText() })
 			if found {
 				t.Differing--
+				if t.ByTable[d.Table]--; t.ByTable[d.Table] == 0 {
+					delete(t.ByTable, d.Table)
+				}
+				out = append(out, d)
 			}
 			return found
 		})
 	}
+	return out
+}
+
+// letThroughBack does the same for a comparison of both sides with the landing. An accepted
+// row that is no longer what was accepted, on either side, stays among what differs.
+func (m *Move) letThroughBack(ctx context.Context, doc *state.Shard, report *diff.Report, a, b *legacy.Server, tables *schema.Schema) error {
+	if doc.Certificate == nil || len(doc.Certificate.Drift.Accepted) == 0 {
+		return nil
+	}
+	accepted := doc.Certificate.Drift.Accepted
+	now, err := diff.PairsNow(ctx, m.pool(a), m.pool(b), tables, pairsOf(accepted))
+	if err != nil {
+		return err
+	}
+	var holds []cert.AcceptedRow
+	for i, r := range accepted {
+		if driftStatus(r, now[i]) == "holds" {
+			holds = append(holds, r)
+		}
+	}
+	report.Accepted = takeOut(report, b.Name(), holds)
 	return nil
 }
 
