@@ -239,18 +239,8 @@ func (m *Move) backStatus(ctx context.Context, bound time.Duration) (*BackStatus
 // observeBack asks what the refusals of a rollback, and of the end of a move, need to know.
 func (m *Move) observeBack(ctx context.Context, doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
 	defer m.atWork("asking the servers for what would refuse the way back")()
-	out, err := m.observation(doc, o)
+	out, err := m.observePair(ctx, doc, o)
 	if err != nil {
-		return nil, err
-	}
-	if err := m.observeLegacy(ctx, out); err != nil {
-		return nil, err
-	}
-	maps, err := m.mains(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if out.Places, err = maps.Where(ctx, m.id); err != nil {
 		return nil, err
 	}
 	primary, err := m.landing.Primary(ctx)

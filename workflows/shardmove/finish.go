@@ -81,11 +81,7 @@ func (m *Move) endBack(ctx context.Context, doc *state.Shard, o CutoverOptions) 
 // vifl put on the legacy go. The legacy's data and traffic were never touched.
 func (m *Move) Abort(ctx context.Context) error {
 	return m.locked(ctx, engine.Abort, func(ctx context.Context, lease *state.Lease) (string, error) {
-		sw, err := m.route(ctx)
-		if err != nil {
-			return "", err
-		}
-		served, err := sw.Served(ctx, m.id)
+		served, err := m.served(ctx)
 		if err != nil {
 			return "", err
 		}

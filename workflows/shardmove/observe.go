@@ -21,18 +21,8 @@ import (
 // an error: a guard that could not look must not be taken for one that found nothing.
 func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
 	defer m.atWork("asking the servers for what would refuse a switch")()
-	out, err := m.observation(doc, o)
+	out, err := m.observePair(ctx, doc, o)
 	if err != nil {
-		return nil, err
-	}
-	if err := m.observeLegacy(ctx, out); err != nil {
-		return nil, err
-	}
-	maps, err := m.mains(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if out.Places, err = maps.Where(ctx, m.id); err != nil {
 		return nil, err
 	}
 	if err := m.observeLanding(ctx, doc, out); err != nil {
@@ -44,6 +34,23 @@ func (m *Move) observe(ctx context.Context, doc *state.Shard, o CutoverOptions) 
 		}
 	}
 	return out, nil
+}
+
+// observePair asks both sides, and mains.
+func (m *Move) observePair(ctx context.Context, doc *state.Shard, o CutoverOptions) (*guard.Observed, error) {
+	out, err := m.observation(doc, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.observeLegacy(ctx, out); err != nil {
+		return nil, err
+	}
+	maps, err := m.mains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Places, err = maps.Where(ctx, m.id)
+	return out, err
 }
 
 // observation is what is known without asking a server.

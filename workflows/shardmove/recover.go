@@ -88,15 +88,33 @@ func (m *Move) waitFormerLock(ctx context.Context) error {
 	}
 }
 
+// locking runs f under the landing's shard lock, once that of a killed vifl has expired.
+func (m *Move) locking(ctx context.Context, verb engine.Verb, f func(context.Context) error) (err error) {
+	if err := m.waitFormerLock(ctx); err != nil {
+		return err
+	}
+	ctx, unlock, err := m.landing.Lock(ctx, m.lockAction(verb))
+	if err != nil {
+		return err
+	}
+	defer unlock(&err)
+	return f(ctx)
+}
+
+// served is where mains sends the application.
+func (m *Move) served(ctx context.Context) (route.Traffic, error) {
+	sw, err := m.route(ctx)
+	if err != nil {
+		return "", err
+	}
+	return sw.Served(ctx, m.id)
+}
+
 // goBack fences the landing, thaws both sides to the flags they had, and lets the stream go
 // on. Mains is read first: if it sends the application to vtgate after all, nothing may be
 // taken back.
 func (m *Move) goBack(ctx context.Context, lease *state.Lease, a, b *legacy.Server, at state.Attempt) error {
-	sw, err := m.route(ctx)
-	if err != nil {
-		return err
-	}
-	served, err := sw.Served(ctx, m.id)
+	served, err := m.served(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,16 +122,7 @@ func (m *Move) goBack(ctx context.Context, lease *state.Lease, a, b *legacy.Serv
 		return fmt.Errorf("shard %s: an attempt is noted as not yet switched, but mains sends the application to %s: a person must decide; nothing was changed", m.show, served)
 	}
 	if at.FenceOpen {
-		if err := m.waitFormerLock(ctx); err != nil {
-			return err
-		}
-		lctx, unlock, err := m.landing.Lock(ctx, m.lockAction("undo"))
-		if err != nil {
-			return err
-		}
-		err = m.landing.SetFence(lctx, true)
-		unlock(&err)
-		if err != nil {
+		if err := m.locking(ctx, "undo", func(ctx context.Context) error { return m.landing.SetFence(ctx, true) }); err != nil {
 			return err
 		}
 	}
@@ -178,11 +187,7 @@ func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.S
 			return err
 		}
 	}
-	sw, err := m.route(ctx)
-	if err != nil {
-		return err
-	}
-	served, err := sw.Served(ctx, m.id)
+	served, err := m.served(ctx)
 	if err != nil {
 		return err
 	}
@@ -192,21 +197,17 @@ func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.S
 	if order != 0 {
 		m.reporter.Note("%s is at %s, behind the final position %s: somebody wrote there after the switch; look at these events", a.Name(), end, at.Final)
 	}
-	if err := m.waitFormerLock(ctx); err != nil {
+	err = m.locking(ctx, engine.Cutover, func(ctx context.Context) error {
+		if err := m.landing.SetFence(ctx, false); err != nil {
+			return err
+		}
+		// The pause began with the attempt. Where the change of mains had happened before the
+		// crash it ended there, which nobody saw: then this is its upper bound.
+		s := &switchover{m: m, lease: lease, verb: engine.Cutover, a: a, b: b, final: at.Final, frozenAt: at.Started, lockCtx: ctx}
+		_, err := engine.Run(ctx, engine.Cutover, s.forwardSteps(), m.reporter.Step, m.pauses)
 		return err
-	}
-	lctx, unlock, err := m.landing.Lock(ctx, m.lockAction(engine.Cutover))
+	})
 	if err != nil {
-		return err
-	}
-	defer unlock(&err)
-	if err := m.landing.SetFence(lctx, false); err != nil {
-		return err
-	}
-	// The pause began with the attempt. Where the change of mains had happened before the
-	// crash it ended there, which nobody saw: then this is its upper bound.
-	s := &switchover{m: m, lease: lease, verb: engine.Cutover, a: a, b: b, final: at.Final, frozenAt: at.Started, lockCtx: lctx}
-	if _, err := engine.Run(lctx, engine.Cutover, s.forwardSteps(), m.reporter.Step, m.pauses); err != nil {
 		return err
 	}
 	if err := lease.Record(ctx, state.Event{Verb: string(engine.Cutover), From: state.Validated, To: state.Switched, What: "brought an interrupted cutover to its end at " + at.Final.String()}); err != nil {

@@ -498,27 +498,16 @@ func (m *Move) openLanding(ctx context.Context) (*legacy.Server, error) {
 
 // rollbackBack takes back what an interrupted rollback did before its point of no undo.
 func (m *Move) rollbackBack(ctx context.Context, lease *state.Lease, at state.Attempt) error {
-	sw, err := m.route(ctx)
-	if err != nil {
-		return err
-	}
-	served, err := sw.Served(ctx, m.id)
+	served, err := m.served(ctx)
 	if err != nil {
 		return err
 	}
 	if served != route.Vitess {
 		return fmt.Errorf("shard %s: a rollback is noted as not yet switched, but mains sends the application to %s: a person must decide; nothing was changed", m.show, served)
 	}
-	if err := m.waitFormerLock(ctx); err != nil {
-		return err
-	}
-	lctx, unlock, err := m.landing.Lock(ctx, m.lockAction("undo"))
-	if err != nil {
-		return err
-	}
-	err = errors.Join(m.thawFrozenLanding(lctx, &at), m.landing.SetFence(lctx, false))
-	unlock(&err)
-	if err != nil {
+	if err := m.locking(ctx, "undo", func(ctx context.Context) error {
+		return errors.Join(m.thawFrozenLanding(ctx, &at), m.landing.SetFence(ctx, false))
+	}); err != nil {
 		return err
 	}
 	if err := m.back().Resume(ctx); err != nil {
@@ -540,37 +529,28 @@ func (m *Move) rollbackForward(ctx context.Context, lease *state.Lease, at state
 		return err
 	}
 	defer func() { _ = r.landing.Close() }()
-	sw, err := m.route(ctx)
+	served, err := m.served(ctx)
 	if err != nil {
 		return err
 	}
-	served, err := sw.Served(ctx, m.id)
-	if err != nil {
-		return err
-	}
-	if err := m.waitFormerLock(ctx); err != nil {
-		return err
-	}
-	lctx, unlock, err := m.landing.Lock(ctx, m.lockAction(engine.Rollback))
-	if err != nil {
-		return err
-	}
-	defer unlock(&err)
-	r.lockCtx = lctx
-	if err := m.landing.SetFence(lctx, true); err != nil {
-		return err
-	}
-	if served == route.Vitess {
-		// The legacy is still closed. What the landing took behind the freeze, the legacy lacks.
-		now, err := executedOn(ctx, r.target)
-		if err != nil {
+	if err := m.locking(ctx, engine.Rollback, func(ctx context.Context) error {
+		if err := m.landing.SetFence(ctx, true); err != nil {
 			return err
 		}
-		if now.String() != at.LandingGTID {
-			return fmt.Errorf("shard %s: the landing executed %s, at the rollback's freeze it had %s, and mains does not send the application to the legacy yet: it may have taken writes that the legacy lacks; a person must decide", m.show, now, at.LandingGTID)
+		if served == route.Vitess {
+			// The legacy is still closed. What the landing took behind the freeze, the legacy lacks.
+			now, err := executedOn(ctx, r.target)
+			if err != nil {
+				return err
+			}
+			if now.String() != at.LandingGTID {
+				return fmt.Errorf("shard %s: the landing executed %s, at the rollback's freeze it had %s, and mains does not send the application to the legacy yet: it may have taken writes that the legacy lacks; a person must decide", m.show, now, at.LandingGTID)
+			}
 		}
-	}
-	if _, err := engine.Run(lctx, engine.Rollback, r.forwardSteps(), m.reporter.Step, m.pauses); err != nil {
+		r.lockCtx = ctx
+		_, err := engine.Run(ctx, engine.Rollback, r.forwardSteps(), m.reporter.Step, m.pauses)
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := lease.Record(ctx, state.Event{Verb: string(engine.Rollback), From: state.Switched, To: state.Syncing, What: "brought an interrupted rollback to its end; the landing follows again from " + at.Final.String()}); err != nil {
