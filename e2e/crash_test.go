@@ -139,7 +139,7 @@ func TestKilledInEachStep(t *testing.T) {
 	must(t, "diff", "--reverse", "4567")
 	for _, step := range []string{
 		"take the landing's shard lock", "refusals once more, under the locks", "raise the epoch in mains", "rehearse the change of mains",
-		"note the landing's primary and its flags", "fence the landing", "freeze the landing's primary",
+		"note the landing's primary and its flags", "fence the landing", "freeze the landing's primary", "end the landing's open transactions",
 		"the stream back applies the landing's last transaction", "stop the stream back", "counters on the legacy past the landing's",
 		"side b applies the last of side a", "compare the newest keys", "nothing moved", "mains sends the application to the legacy",
 	} {

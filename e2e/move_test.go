@@ -180,7 +180,9 @@ func TestMoveUnderLoad(t *testing.T) {
 		t.Errorf("rollback to a legacy that somebody opened: %s", r)
 	}
 	exec1(t, a, "SET GLOBAL offline_mode = ON")
+	late := openTransaction(t)
 	must(t, "rollback", "0123", "--confirm", "0123")
+	late()
 	if f := flags(t, a) + flags(t, b); f != "000000" {
 		t.Errorf("flags of the legacy after the rollback: %s", f)
 	}
@@ -269,6 +271,33 @@ func reparent(t *testing.T, keyspace string) {
 		}
 	}
 	t.Fatal("the landing has no replica")
+}
+
+// openTransaction leaves a transaction open through vtgate. late sees that it cannot be
+// committed behind a rollback: nobody would carry it to the legacy.
+func openTransaction(t *testing.T) (late func()) {
+	t.Helper()
+	target, err := fleet.cfg.VtgateTarget(123)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Database = "legacy_0123"
+	db := connect(t, target, mysqlconn.Plain())
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stmt := range []string{"BEGIN", "UPDATE teams SET name = 'committed too late' ORDER BY team_id DESC LIMIT 1"} {
+		if _, err := conn.ExecContext(t.Context(), stmt); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+	return func() {
+		if _, err := conn.ExecContext(t.Context(), "COMMIT"); err == nil {
+			t.Error("a transaction that was open at the rollback was committed behind it, on the landing")
+		}
+		_ = conn.Close()
+	}
 }
 
 // loseUnacknowledged has the landing's primary lost while a commit waits for its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
 )
@@ -133,6 +134,42 @@ func (s *Server) application(p Statement, exempt []string) bool {
 	}
 	host, _, _ := strings.Cut(p.Host, ":")
 	return !AccountMatches(exempt, p.User, host)
+}
+
+// KillTransactions ends the connections of every other account that has a transaction open,
+// and returns how many there were. It is called on a frozen server, where no new one can
+// write: behind it nothing that began before the freeze can be committed when it is lifted.
+//
+// Needs PROCESS and CONNECTION_ADMIN.
+func (s *Server) KillTransactions(ctx context.Context) (int, error) {
+	const open = `SELECT p.id FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+		WHERE p.user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), 'system user', 'event_scheduler') AND p.command NOT LIKE 'Binlog Dump%'`
+	killed := map[string]bool{}
+	for {
+		rows, err := maps(ctx, s.db, open)
+		if err != nil {
+			return len(killed), s.failed("looking for open transactions", err)
+		}
+		if len(rows) == 0 {
+			return len(killed), nil
+		}
+		for _, row := range rows {
+			for _, id := range row { // the only column, whatever its case
+				if killed[id] {
+					continue // rolling back
+				}
+				if _, err := s.db.ExecContext(ctx, "KILL "+id); err != nil && mysqlconn.Number(err) != noSuchThread {
+					return len(killed), s.failed("killing connection "+id+", which has a transaction open", s.missing(ctx, err))
+				}
+				killed[id] = true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return len(killed), fmt.Errorf("%s: %d open transaction(s) are still rolling back: %w", s.target, len(rows), context.Cause(ctx))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // AccountMatches reports whether user@host is in a list of 'user' and 'user@host' entries.

@@ -314,3 +314,62 @@ func testWaitApplied(t *testing.T, a, b *mysqld.Server, la, lb *Server) {
 	}
 	t.Log(err)
 }
+
+// A transaction that is open at a freeze would commit when it is lifted.
+func testKillTransactions(t *testing.T, srv *mysqld.Server, s *Server) {
+	ctx := ctxFor(t)
+	app, err := pool(t, srv).Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	must(t, app, "BEGIN")
+	must(t, app, "UPDATE m SET v='too late' LIMIT 1")
+	f, err := s.Freeze(ctx, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.KillTransactions(ctx); err != nil || n != 1 {
+		t.Errorf("%d ended, %v, expected one", n, err)
+	}
+	if err := f.Thaw(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.ExecContext(ctx, "COMMIT"); err == nil {
+		t.Error("committed behind the freeze")
+	}
+	var late int
+	if err := s.DB().QueryRowContext(ctx, "SELECT COUNT(*) FROM slack.m WHERE v='too late'").Scan(&late); err != nil || late != 0 {
+		t.Errorf("%d row(s) of it, %v", late, err)
+	}
+	if n, err := s.KillTransactions(ctx); err != nil || n != 0 {
+		t.Errorf("%d ended where there was none, %v", n, err)
+	}
+}
+
+func testAdmitOwn(t *testing.T, srv *mysqld.Server, s *Server) {
+	ctx := ctxFor(t)
+	if err := s.KeepClosed(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Beat(ctx); !mysqlconn.IsReadOnly(err) {
+		t.Errorf("a heartbeat on a closed server: %v", err)
+	}
+	if err := s.AdmitOwn(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Beat(ctx); err != nil {
+		t.Errorf("a heartbeat of our own: %v", err)
+	}
+	if err := pool(t, srv).PingContext(ctx); err == nil {
+		t.Error("the application got in")
+	}
+	var persisted string
+	if err := s.DB().QueryRowContext(ctx, "SELECT GROUP_CONCAT(variable_name ORDER BY 1) FROM performance_schema.persisted_variables WHERE variable_name LIKE '%read_only' OR variable_name = 'offline_mode'").Scan(&persisted); err != nil || persisted != "offline_mode,read_only" {
+		t.Errorf("persisted: %s, %v", persisted, err)
+	}
+	if err := s.KeepOpen(ctx, Flags{}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, pool(t, srv), "UPDATE m SET v='open' LIMIT 1")
+}

@@ -118,6 +118,8 @@ func TestServer(t *testing.T) {
 		{"killed freeze does not thaw", testKilledFreeze},
 		{"a former owner's connections are ended", testKillOwn},
 		{"freeze needs privileges", testFreezePrivileges},
+		{"an open transaction does not survive a freeze", testKillTransactions},
+		{"closed for all but our own account", testAdmitOwn},
 		{"load", testLoad},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, srv, s) })
@@ -410,7 +412,6 @@ func testLoad(t *testing.T, srv *mysqld.Server, s *Server) {
 		}
 		return l
 	}
-	before := load()
 	app := pool(t, srv)
 	snapshot, err := app.Conn(ctx)
 	if err != nil {
@@ -426,21 +427,37 @@ func testLoad(t *testing.T, srv *mysqld.Server, s *Server) {
 			t.Fatal(err)
 		}
 	}
-	if l := load(); l.History < before.History+updates/2 {
-		t.Errorf("history %d behind %d updates under a snapshot, %d before", l.History, updates, before.History)
+	// What was there before may be purged meanwhile.
+	if l := load(); l.History < updates/2 {
+		t.Errorf("history %d behind %d updates under a snapshot", l.History, updates)
 	}
-	sleeping := make(chan error, 5)
-	for range cap(sleeping) {
-		go func() { _, err := app.ExecContext(ctx, "DO SLEEP(3)"); sleeping <- err }()
+	// Each waits for a lock of ours until it was counted.
+	lock, err := app.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(3 * time.Second); load().ThreadsRunning < before.ThreadsRunning+cap(sleeping); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("%+v with %d statements more than at %+v", load(), cap(sleeping), before)
-			break
+	defer lock.Close()
+	if _, err := lock.ExecContext(ctx, "DO GET_LOCK('load', 0)"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 5)
+	for range cap(waiting) {
+		go func() {
+			_, err := app.ExecContext(ctx, "DO GET_LOCK('load', 100), RELEASE_LOCK('load')")
+			waiting <- err
+		}()
+	}
+	for load().ThreadsRunning < cap(waiting) {
+		if ctx.Err() != nil {
+			t.Fatalf("%+v with %d statements at work", load(), cap(waiting))
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	for range cap(sleeping) {
-		if err := <-sleeping; err != nil {
+	if _, err := lock.ExecContext(ctx, "DO RELEASE_LOCK('load')"); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(waiting) {
+		if err := <-waiting; err != nil {
 			t.Error(err)
 		}
 	}

@@ -24,7 +24,7 @@ func (s *scratch) open(ctx context.Context, user string) (*sql.DB, error) {
 // a replica, and freeze the primary for a rollback. docs/accounts.md lists them.
 var landingGrants = []string{
 	"GRANT SELECT, PROCESS, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT, SHOW VIEW ON *.* TO %s",
-	"GRANT SYSTEM_VARIABLES_ADMIN, XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO %s",
+	"GRANT SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO %s",
 	"GRANT ALL ON `_vifl`.* TO %s",
 }
 

@@ -149,7 +149,7 @@ func (m *Move) lacksBack(ctx context.Context) (map[string][]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: reading vifl's own grants: %w", m.landing, err)
 	}
-	for _, p := range []string{"RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT", "SYSTEM_VARIABLES_ADMIN"} {
+	for _, p := range []string{"RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT", "SYSTEM_VARIABLES_ADMIN", "CONNECTION_ADMIN"} {
 		if !granted.Global(p) {
 			out[m.landing.String()] = append(out[m.landing.String()], p)
 		}

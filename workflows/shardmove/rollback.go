@@ -220,6 +220,21 @@ func (r *rollback) freezeSteps() []engine.Step {
 			Undo: r.thawLanding,
 		},
 		{
+			// A transaction that was open stays so: vtgate turns its statements away, but not its
+			// COMMIT, which would succeed once the landing takes the stream's writes again.
+			Name: "end the landing's open transactions",
+			Do: r.bounded(func(ctx context.Context) (string, error) {
+				prepared, err := r.landing.PreparedXA(ctx)
+				if err != nil {
+					return "", err
+				}
+				if len(prepared) > 0 {
+					return "", fmt.Errorf("%s: %d prepared XA transaction(s), which can commit on a frozen server: finish them first: %s", r.landing.Name(), len(prepared), prepared[0])
+				}
+				return r.endTransactions(ctx)
+			}),
+		},
+		{
 			Name: "the stream back applies the landing's last transaction",
 			Do:   r.bounded(r.drain),
 		},
@@ -269,6 +284,11 @@ func (r *rollback) thawLanding(ctx context.Context) error {
 	}
 	r.held = nil
 	return nil
+}
+
+func (r *rollback) endTransactions(ctx context.Context) (string, error) {
+	n, err := r.landing.KillTransactions(ctx)
+	return fmt.Sprintf("%d ended", n), err
 }
 
 // drain waits until the legacy has exactly the transactions that the landing has.
@@ -428,6 +448,10 @@ func (r *rollback) openLegacy(ctx context.Context) error {
 // makes that stream anew from where side a was opened.
 func (r *rollback) followAgain(ctx context.Context) (string, error) {
 	at := r.lease.Doc().Attempt
+	// Once more, while it is still frozen: a new owner knows of no earlier step.
+	if _, err := r.endTransactions(ctx); err != nil {
+		return "", err
+	}
 	if r.held != nil {
 		if err := r.thawLanding(ctx); err != nil {
 			return "", err
