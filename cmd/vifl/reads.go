@@ -84,7 +84,7 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 	if at := s.Document.Attempt; at != nil && s.Holder == "" {
 		clears := "vifl thaw, or the same verb again, clears it up"
 		if at.NoUndo {
-			clears = "it is behind the point of no undo, both sides are frozen, and only the same verb again ends it"
+			clears = "it is behind the point of no undo, writes may be stopped, and only the same verb again ends it"
 		}
 		line("interrupted", "a %s begun %s did not end: %s", at.Verb, ago(at.Started), clears)
 	}
@@ -105,7 +105,7 @@ func printStatus(w io.Writer, s *shardmove.Status) {
 		}
 		line("stream back", "%s, %d transaction(s) behind, lag %.2f s; rollback window left: %s", b.State, b.Behind, b.LagSeconds, window)
 		if b.Message != "" {
-			line("", "%s", b.Message)
+			line("message", "%s", b.Message)
 		}
 		if d := s.Document.Reverse.Diff; d != nil {
 			line("reverse diff", "%d differing row(s) at %s of %s, %s", d.Differing, d.Position, d.Tablet, ago(d.At))

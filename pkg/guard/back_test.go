@@ -42,6 +42,7 @@ func TestRefusalsOfTheWayBack(t *testing.T) {
 		{"a hold", "R15", "", func(o *Observed) { o.Hold = "the team's launch" }},
 		{"a reshard at work", "R16", "", func(o *Observed) { o.Automation = []string{"a reshard"} }},
 		{"a prepared transaction", "R17", "", func(o *Observed) { o.PreparedXA["0123 side a"] = []string{"x"} }},
+		{"a reverse diff with differences", "R29", "R28", func(o *Observed) { o.Back.Differing, o.Back.Diff = 2, time.Time{} }},
 		{"no reverse diff", "", "R28", func(o *Observed) { o.Back.Diff = time.Time{} }},
 		{"an old reverse diff", "", "R28", func(o *Observed) { o.Back.Diff = o.Now.Add(-DiffBackMaxAge - time.Second) }},
 	} {

@@ -99,8 +99,10 @@ type Back struct {
 	UUIDA, UUIDB string
 	// Open lists, by server, what keeps the legacy open to others than vifl.
 	Open map[string]string
-	// Diff is when the last clean comparison with the landing was made; zero for none.
-	Diff time.Time
+	// Diff is when the last clean comparison with the landing was made; zero for none. Differing
+	// counts the rows that differed in the last one.
+	Diff      time.Time
+	Differing uint64
 }
 
 // Refusals lists every reason against a switch, all at once. Empty: nothing speaks against
@@ -158,6 +160,7 @@ var refusals = []refusal{
 
 var rollbackRefusals = append([]refusal{
 	{"R24", "no stream back", noStreamBack},
+	{"R29", "legacy differs from the landing", differsBack},
 	{"R15", "on hold", onHold},
 	{"R16", "other automation on the landing", automated},
 	{"R17", "prepared XA transactions", preparedXA},
@@ -170,7 +173,7 @@ var completeRefusals = append([]refusal{
 // backRefusals are those of all that goes on behind a cutover. Where there is no stream back
 // they have nothing to say.
 var backRefusals = []refusal{
-	{"R11", "schema changed since the certificate", schemaChanged},
+	{"R11", "schema changed since the certificate", schemaChangedBehind},
 	{"R21", "typed number differs", notConfirmed},
 	{"R25", "stream back does not run, or lags", brokenStreamBack},
 	{"R26", "legacy is not as the cutover left it", legacyTouched},

@@ -50,11 +50,27 @@ func noWayBack(o *Observed) []Finding {
 	return out
 }
 
+// schemaChangedBehind is schemaChanged where the landing is what counts.
+func schemaChangedBehind(o *Observed) []Finding {
+	out := schemaChanged(o)
+	for i := range out {
+		out[i].Remedy = fmt.Sprintf("a DDL ends the way back: vifl complete %s --confirm %s --one-way", o.Shard, o.Shard)
+	}
+	return out
+}
+
+func differsBack(o *Observed) []Finding {
+	if o.Back == nil || o.Back.Differing == 0 {
+		return nil
+	}
+	return one("landing "+o.Keyspace, fmt.Sprintf("%d row(s) that differed in the last reverse diff", o.Back.Differing), "none", fmt.Sprintf("make them equal by hand on the legacy, then vifl diff %s --reverse", o.Shard))
+}
+
 func noStreamBack(o *Observed) []Finding {
 	if o.Back != nil {
 		return nil
 	}
-	return one("landing "+o.Keyspace, "no stream back: the cutover was one-way", "one that has kept the legacy in step", "what was written since is on the landing only: bring it back by hand, or go on with the landing")
+	return one("landing "+o.Keyspace, "no stream back: the cutover was one-way, or complete has ended it", "one that has kept the legacy in step", "what was written since is on the landing only: bring it back by hand, or go on with the landing")
 }
 
 func brokenStreamBack(o *Observed) []Finding {
@@ -63,7 +79,7 @@ func brokenStreamBack(o *Observed) []Finding {
 	case b == nil:
 		return nil
 	case b.Stream.State != "running":
-		return one("landing "+o.Keyspace, strings.TrimSuffix("a stream back that is "+b.Stream.State+": "+b.Stream.Message, ": "), "a running one", fmt.Sprintf("vifl status %s; vifl serve %s runs its worker", o.Shard, o.Shard))
+		return one("landing "+o.Keyspace, strings.TrimSuffix("a stream back that is "+b.Stream.State+": "+b.Stream.Message, ": "), "a running one", fmt.Sprintf("mend what it says, then vifl diff %s --reverse lets it try again; where it met a DDL the way back has ended: vifl complete %s --confirm %s --one-way", o.Shard, o.Shard, o.Shard))
 	case b.Lag < 0:
 		return one("landing "+o.Keyspace, strings.TrimSuffix("a lag of the stream back that cannot be told: "+b.Stream.Message, ": "), fmt.Sprintf("at most %s", o.MaxLag), fmt.Sprintf("vifl status %s", o.Shard))
 	case b.Lag > o.MaxLag:

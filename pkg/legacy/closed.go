@@ -29,6 +29,10 @@ func (s *Server) KeepClosed(ctx context.Context) error {
 			return s.failed("keeping the server closed: SET PERSIST "+name, s.missing(ctx, err))
 		}
 	}
+	// Of an AdmitOwn before; super_read_only stands for it.
+	if _, err := s.db.ExecContext(ctx, "RESET PERSIST IF EXISTS read_only"); err != nil {
+		return s.failed("keeping the server closed: RESET PERSIST read_only", s.missing(ctx, err))
+	}
 	now, err := s.Flags(ctx)
 	if err != nil {
 		return err

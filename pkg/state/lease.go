@@ -25,6 +25,9 @@ const leaseTTL = 10 * time.Second
 // up after leaseTTL-2*checkEvery without proof, before the topo server would let another in.
 const checkEvery = 2 * time.Second
 
+// updateTimeout bounds one write of the document.
+const updateTimeout = 10 * time.Second
+
 // ErrHeld means that another vifl works on the shard.
 var ErrHeld = errors.New("another vifl holds the shard")
 
@@ -36,7 +39,8 @@ type Lease struct {
 	done    chan struct{}
 	who     string
 	writing sync.Mutex // one Update at a time; taken before mu
-	mu      sync.Mutex // covers doc and version, never held while anything is called
+	mu      sync.Mutex // covers doc, version and proven, never held while anything is called
+	proven  time.Time  // the lease was ours then
 	doc     *Shard
 	version topo.Version
 }
@@ -103,6 +107,7 @@ func (s *Store) Acquire(ctx context.Context, id shardid.ID, keyspace, verb strin
 		defer late.Stop()
 	}
 	timer := time.AfterFunc(wait, func() { cancel(context.DeadlineExceeded) })
+	asked := time.Now()
 	lock, err := s.conn.LockWithTTL(leaseCtx, dir(keyspace), string(contents), leaseTTL)
 	if err == nil && !timer.Stop() {
 		<-leaseCtx.Done()
@@ -118,7 +123,7 @@ func (s *Store) Acquire(ctx context.Context, id shardid.ID, keyspace, verb strin
 		}
 		return nil, nil, fmt.Errorf("shard %s (%s): take its lease: %w", id, keyspace, err)
 	}
-	l := &Lease{store: s, lock: lock, cancel: cancel, done: make(chan struct{}), who: Whoami()}
+	l := &Lease{store: s, lock: lock, cancel: cancel, done: make(chan struct{}), who: Whoami(), proven: asked}
 	go l.watch(leaseCtx)
 	l.doc, l.version, err = s.Load(ctx, id, keyspace)
 	if err == nil {
@@ -168,24 +173,62 @@ func (s *Store) holder(ctx context.Context, keyspace string, waiter *holder) (st
 
 func (l *Lease) watch(ctx context.Context) {
 	defer close(l.done)
-	proven := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(checkEvery):
 		}
-		asked := time.Now()
-		check, cancel := context.WithTimeout(ctx, checkEvery)
-		err := l.lock.Check(check)
-		cancel()
-		if err == nil {
-			proven = asked
-			continue
-		}
-		if time.Since(proven) > leaseTTL-2*checkEvery {
+		if err := l.check(ctx); err != nil && time.Since(l.lastProof()) > leaseTTL-2*checkEvery {
 			l.cancel(fmt.Errorf("the lease of %s was lost: %w", l.doc.Keyspace, err))
 			return
+		}
+	}
+}
+
+// check asks the topo server, which also renews the lease.
+func (l *Lease) check(ctx context.Context) error {
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, checkEvery)
+	defer cancel()
+	if err := l.lock.Check(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asked.After(l.proven) {
+		l.proven = asked
+	}
+	return nil
+}
+
+func (l *Lease) lastProof() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.proven
+}
+
+// Prove returns nil when the lease is certainly still ours: it was proven less than a second
+// ago, or the topo server says so now. While that does not answer, the last proof counts for
+// as long as nobody else can have the lease.
+func (l *Lease) Prove(ctx context.Context) error {
+	for {
+		if time.Since(l.lastProof()) < time.Second {
+			return nil
+		}
+		err := l.check(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case topo.IsErrType(err, topo.NoNode):
+			return fmt.Errorf("the lease of %s was lost: %w", l.Doc().Keyspace, err)
+		case time.Since(l.lastProof()) < leaseTTL-2*checkEvery:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the lease of %s cannot be proven: the topo server does not answer: %w", l.Doc().Keyspace, err)
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -210,6 +253,13 @@ func (l *Lease) Update(ctx context.Context, change func(*Shard)) error {
 	next := l.Doc()
 	change(&next)
 	next.Owner = l.who
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("shard %s (%s): write its state: %w", next.Shard, next.Keyspace, err)
+	}
+	// A write that is cut off may have been taken: its version would not be known, and every
+	// later write, the notes of an undo too, would be refused as somebody else's.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateTimeout)
+	defer cancel()
 	version, err := l.store.save(ctx, &next, l.version)
 	if err != nil {
 		return err

@@ -176,6 +176,8 @@ type Switch struct {
 type Reverse struct {
 	Start string `json:"start"` // the landing's GTIDs that it began behind
 	Side  string `json:"side"`  // that it writes to
+	// Ended says how the end of the move has ended it; empty while it is wanted.
+	Ended string `json:"ended,omitempty"`
 	// Diff is the last comparison of the legacy with the landing.
 	Diff *ReverseDiff `json:"diff,omitempty"`
 }

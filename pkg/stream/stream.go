@@ -63,6 +63,8 @@ type Status struct {
 	Blocked string `json:"blocked,omitempty"`
 	// Message is the last thing the stream said. It holds no statement and no password.
 	Message string `json:"message,omitempty"`
+	// Unattended says that nobody is there to do the stream's work.
+	Unattended bool `json:"unattended,omitempty"`
 	// Updated is when Position was last saved; seconds.
 	Updated time.Time `json:"updated"`
 	// Transaction is when the last transaction that was applied was committed on the

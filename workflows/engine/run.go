@@ -18,6 +18,9 @@ type Step struct {
 	// Undo takes back what Do did, wholly or partly; it is also called for the step that
 	// failed, and must bear being called when Do did nothing. Nil: nothing to take back.
 	Undo func(ctx context.Context) error
+	// OnlyIfAllUndone keeps Undo from being called once an undo behind it has failed: it is
+	// for the note that tells the next owner what is left to be undone.
+	OnlyIfAllUndone bool
 	// NoUndo marks the step from whose beginning on only forward is possible: also when it
 	// fails, nothing is undone. It is so from its start, because a reply that is lost does
 	// not say whether the step happened.
@@ -47,10 +50,20 @@ func (e *BehindNoUndo) Error() string {
 }
 func (e *BehindNoUndo) Unwrap() error { return e.Err }
 
+// Owner proves that the shard is still the caller's. A process that was asleep may have been
+// followed by another that has done something else since; the context that ends with the
+// lease ends a moment too late for it. So it is asked before each step and each undo.
+type Owner func(ctx context.Context) error
+
+// notOurs is what a step or undo ends with that was not begun any more.
+func notOurs(err error) error {
+	return fmt.Errorf("this process cannot prove any more that the shard is its own: nothing more was done or undone, which is for whoever has it now; see its status: %w", err)
+}
+
 // Run runs steps in order and says how long each took. When one fails, those begun are
-// undone in reverse order, unless the point of no undo was reached. The error joins the
-// cause with every undo that failed.
-func Run(ctx context.Context, verb Verb, steps []Step, report func(state.Timing), pause Pauses) ([]state.Timing, error) {
+// undone in reverse order, unless the point of no undo was reached, or the shard is somebody
+// else's by then. The error joins the cause with every undo that failed.
+func Run(ctx context.Context, verb Verb, steps []Step, own Owner, report func(state.Timing), pause Pauses) ([]state.Timing, error) {
 	var timings []state.Timing
 	for i, step := range steps {
 		if pause != nil {
@@ -62,6 +75,11 @@ func Run(ctx context.Context, verb Verb, steps []Step, report func(state.Timing)
 		start := time.Now()
 		var note string
 		err := context.Cause(ctx)
+		if err == nil {
+			if err = own(ctx); err != nil {
+				err = notOurs(err)
+			}
+		}
 		if err == nil {
 			note, err = step.Do(ctx)
 		}
@@ -83,27 +101,26 @@ func Run(ctx context.Context, verb Verb, steps []Step, report func(state.Timing)
 			}
 		}
 		err = fmt.Errorf("%s: %w", step.Name, err)
-		for j := i; j >= 0; j-- {
-			if uerr := undo(ctx, steps[j]); uerr != nil {
-				err = errors.Join(err, fmt.Errorf("undo of %s: %w", steps[j].Name, uerr))
-			}
-		}
-		return timings, err
+		_, uerr := Back(ctx, steps[:i+1], own, func(state.Timing) {})
+		return timings, errors.Join(err, uerr)
 	}
 	return timings, nil
 }
 
 // Back takes a verb's steps back in reverse order, as a rehearsal ends. It goes on after an
 // undo that failed and joins the errors.
-func Back(ctx context.Context, steps []Step, report func(state.Timing)) ([]state.Timing, error) {
+func Back(ctx context.Context, steps []Step, own Owner, report func(state.Timing)) ([]state.Timing, error) {
 	var timings []state.Timing
 	var failed error
 	for i := len(steps) - 1; i >= 0; i-- {
-		if steps[i].Undo == nil {
+		if steps[i].Undo == nil || steps[i].OnlyIfAllUndone && failed != nil {
 			continue
 		}
 		start := time.Now()
-		err := undo(ctx, steps[i])
+		err := undo(ctx, steps[i], own)
+		if errors.As(err, new(disowned)) {
+			return timings, errors.Join(failed, err)
+		}
 		t := state.Timing{Name: "undo: " + steps[i].Name, Millis: millis(time.Since(start))}
 		if err != nil {
 			t.Note = "failed"
@@ -127,12 +144,17 @@ func forwardOnly(ctx context.Context) context.Context {
 	return out
 }
 
-func undo(ctx context.Context, s Step) error {
-	if s.Undo == nil {
-		return nil
-	}
+// disowned ends all undoing.
+type disowned struct{ error }
+
+func (e disowned) Unwrap() error { return e.error }
+
+func undo(ctx context.Context, s Step, own Owner) error {
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
+	if err := own(detached); err != nil {
+		return disowned{notOurs(err)}
+	}
 	return s.Undo(detached)
 }
 

@@ -31,9 +31,57 @@ func plan(trail *[]string, failAt string, noUndo string) []Step {
 	return steps
 }
 
+func ours(context.Context) error { return nil }
+
+// A process that was stopped for a while woke up, took back what its successor had completed,
+// and opened a legacy behind a cutover.
+func TestNothingIsUndoneOnceTheShardIsSomebodyElses(t *testing.T) {
+	lost := errors.New("the lease was lost")
+	for name, stays := range map[string]int{"at once": 2, "in the midst of undoing": 4} {
+		var trail []string
+		n := 0
+		own := func(context.Context) error {
+			if n++; n > stays {
+				return lost
+			}
+			return nil
+		}
+		_, err := Run(t.Context(), Cutover, plan(&trail, "three", ""), own, func(state.Timing) {}, nil)
+		want := []string{"one", "two"}
+		if stays == 4 {
+			want = []string{"one", "two", "three", "undo three"}
+		}
+		if !errors.Is(err, lost) || !slices.Equal(trail, want) {
+			t.Errorf("lost %s: %v, %v, want %v and the loss", name, trail, err, want)
+		}
+	}
+}
+
+// A fence that could not be opened again was forgotten: the note of the attempt was gone.
+func TestTheNoteOfAnAttemptOutlivesAnUndoThatFailed(t *testing.T) {
+	for _, failing := range []string{"", "two"} {
+		var trail []string
+		steps := plan(&trail, "three", "")
+		steps[0].OnlyIfAllUndone = true
+		for i := range steps {
+			undo := steps[i].Undo
+			steps[i].Undo = func(ctx context.Context) error {
+				if err := undo(ctx); err != nil || steps[i].Name == failing {
+					return errors.Join(err, errors.New("no answer"))
+				}
+				return nil
+			}
+		}
+		_, _ = Run(t.Context(), Cutover, steps, ours, func(state.Timing) {}, nil)
+		if kept := !slices.Contains(trail, "undo one"); kept != (failing != "") {
+			t.Errorf("with %q failing to be undone: %v", failing, trail)
+		}
+	}
+}
+
 func TestRunUndoesInReverseTheFailedStepToo(t *testing.T) {
 	var trail []string
-	_, err := Run(t.Context(), Cutover, plan(&trail, "two", ""), func(state.Timing) {}, nil)
+	_, err := Run(t.Context(), Cutover, plan(&trail, "two", ""), ours, func(state.Timing) {}, nil)
 	if err == nil || !strings.Contains(err.Error(), "two: boom") {
 		t.Fatalf("error %v", err)
 	}
@@ -45,7 +93,7 @@ func TestRunUndoesInReverseTheFailedStepToo(t *testing.T) {
 func TestRunUndoesNothingFromThePointOfNoUndoOn(t *testing.T) {
 	for _, failAt := range []string{"two", "three"} {
 		var trail []string
-		_, err := Run(t.Context(), Cutover, plan(&trail, failAt, "two"), func(state.Timing) {}, nil)
+		_, err := Run(t.Context(), Cutover, plan(&trail, failAt, "two"), ours, func(state.Timing) {}, nil)
 		var forward *BehindNoUndo
 		if !errors.As(err, &forward) || forward.Step != failAt {
 			t.Errorf("fail at %s: %v", failAt, err)
@@ -60,7 +108,7 @@ func TestRunUndoesAlsoWhenTheContextIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var trail []string
 	steps := plan(&trail, "", "")
-	_, err := Run(ctx, Cutover, steps, func(state.Timing) { cancel() }, nil)
+	_, err := Run(ctx, Cutover, steps, ours, func(state.Timing) { cancel() }, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
@@ -85,7 +133,7 @@ func TestAnInterruptBehindTheNoUndoPointIsNotObeyedHalfway(t *testing.T) {
 			}
 			return do(ctx)
 		}
-		_, err := Run(ctx, Cutover, steps, func(state.Timing) {}, nil)
+		_, err := Run(ctx, Cutover, steps, ours, func(state.Timing) {}, nil)
 		return strings.Join(trail, ","), err
 	}
 	if trail, err := run(ErrInterrupted); trail != "one,two,three" || err != nil {

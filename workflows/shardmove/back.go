@@ -3,6 +3,7 @@ package shardmove
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -24,7 +25,9 @@ import (
 const backSide = config.SideA
 
 // backwards says whether the shard has a stream back that is wanted.
-func backwards(doc *state.Shard) bool { return doc.Phase == state.Switched && doc.Reverse != nil }
+func backwards(doc *state.Shard) bool {
+	return doc.Phase == state.Switched && doc.Reverse != nil && doc.Reverse.Ended == ""
+}
 
 // back is the handle of the stream from the landing to the legacy.
 func (m *Move) back() *binlog.Stream {
@@ -181,7 +184,7 @@ const windowAlarm = 24 * time.Hour
 
 // backStatus reads where the stream back is, and waits up to bound for it to apply what the
 // landing has executed now.
-func (m *Move) backStatus(ctx context.Context, bound time.Duration) (*BackStatus, error) {
+func (m *Move) backStatus(ctx context.Context, doc *state.Shard, bound time.Duration) (*BackStatus, error) {
 	db, err := m.primary.get(ctx)
 	if err != nil {
 		return nil, err
@@ -196,12 +199,14 @@ func (m *Move) backStatus(ctx context.Context, bound time.Duration) (*BackStatus
 	}
 	out := &BackStatus{LagSeconds: -1, WindowSeconds: -1}
 	start := time.Now()
+	unattended := false
 	for {
 		st, err := m.back().Status(ctx)
 		if err != nil {
 			return nil, err
 		}
 		out.State, out.Message, out.Reads, out.Applied = string(st.State), st.Message, st.Position.Server, st.GTID
+		unattended = st.Unattended
 		applied, err := replication.ParseMysql56GTIDSet(st.GTID)
 		if err != nil {
 			return nil, fmt.Errorf("shard %s: the stream back: %w", m.show, err)
@@ -209,8 +214,12 @@ func (m *Move) backStatus(ctx context.Context, bound time.Duration) (*BackStatus
 		out.Behind = executed.Difference(applied).Count()
 		age := time.Since(start)
 		if out.Behind == 0 || age >= bound || st.State != stream.Running {
-			if out.Behind > 0 && !st.Transaction.IsZero() {
-				age = max(age, time.Since(st.Transaction))
+			if out.Behind > 0 {
+				last := st.Transaction
+				if last.Before(doc.Switch.At) {
+					last = doc.Switch.At // nothing was applied yet
+				}
+				age = max(age, time.Since(last))
 			}
 			if st.State != stream.Absent {
 				out.LagSeconds = age.Seconds()
@@ -229,6 +238,8 @@ func (m *Move) backStatus(ctx context.Context, bound time.Duration) (*BackStatus
 	switch {
 	case out.State != string(stream.Running):
 		out.Alarm = "the stream back does not run: what is written on the landing does not reach the legacy"
+	case unattended && out.Behind > 0:
+		out.Alarm = fmt.Sprintf("nobody works for the stream back, %d transaction(s) wait: vifl serve %s", out.Behind, m.id)
 	case out.WindowSeconds >= 0 && out.WindowSeconds < windowAlarm.Seconds():
 		out.Alarm = fmt.Sprintf("the landing keeps its binlogs for %s and the stream back is %.0f s behind: rollback window left %s",
 			time.Duration(keep)*time.Second, max(0, out.LagSeconds), (time.Duration(out.WindowSeconds) * time.Second).Round(time.Second))
@@ -257,10 +268,10 @@ func (m *Move) observeBack(ctx context.Context, doc *state.Shard, o CutoverOptio
 	if out.Automation, err = m.landing.Automation(ctx, own); err != nil {
 		return nil, err
 	}
-	if doc.Reverse == nil {
+	if !backwards(doc) {
 		return out, nil
 	}
-	st, err := m.backStatus(ctx, out.MaxLag+time.Second)
+	st, err := m.backStatus(ctx, doc, out.MaxLag+time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -275,8 +286,10 @@ func (m *Move) observeBack(ctx context.Context, doc *state.Shard, o CutoverOptio
 			out.Back.UUIDB = f.Server
 		}
 	}
-	if d := doc.Reverse.Diff; d != nil && d.Differing == 0 {
-		out.Back.Diff = d.At
+	if d := doc.Reverse.Diff; d != nil {
+		if out.Back.Differing = d.Differing; d.Differing == 0 {
+			out.Back.Diff = d.At
+		}
 	}
 	for _, name := range []string{config.SideA, config.SideB} {
 		side, err := m.side(ctx, name)
@@ -299,7 +312,11 @@ func closedFlags(side string) legacy.Flags {
 	return legacy.Flags{ReadOnly: true, SuperReadOnly: side != backSide, OfflineMode: true}
 }
 
-// backReady makes the stream back run when a killed command left it stopped, and waits until it
+// errBackFailed is a stream back that has stopped by itself.
+var errBackFailed = errors.New("the stream back does not run")
+
+// backReady makes the stream back run when a killed command left it stopped, lets it try again
+// what it has failed at (the cause may have been mended), and waits until it
 // has applied what the landing had executed at the call.
 func (m *Move) backReady(ctx context.Context) error {
 	b := m.back()
@@ -307,9 +324,16 @@ func (m *Move) backReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if st.State == stream.Stopped {
+	switch st.State {
+	case stream.Stopped:
 		m.reporter.Note("the stream back stands still (left so by a command that was killed): resuming it")
-		if err := b.Resume(ctx); err != nil {
+	case stream.Failed:
+		m.reporter.Note("the stream back has failed (%s): trying again", st.Message)
+	}
+	if st.State == stream.Stopped || st.State == stream.Failed {
+		if err := b.Resume(ctx); errors.Is(err, stream.ErrBlocked) {
+			return fmt.Errorf("shard %s: %w: %w", m.show, errBackFailed, err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -337,7 +361,7 @@ func (m *Move) backApplied(ctx context.Context, want replication.Mysql56GTIDSet)
 			return err
 		}
 		if st.State == stream.Failed || st.State == stream.Absent {
-			return fmt.Errorf("shard %s: the stream back is %s: %s", m.show, st.State, st.Message)
+			return fmt.Errorf("shard %s: %w: it is %s: %s", m.show, errBackFailed, st.State, st.Message)
 		}
 		applied, err := replication.ParseMysql56GTIDSet(st.GTID)
 		if err != nil {

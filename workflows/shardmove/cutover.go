@@ -51,12 +51,12 @@ func (m *Move) Rehearse(ctx context.Context, o CutoverOptions) (*SwitchReport, e
 		}
 		defer s.close()
 		steps := s.freezeSteps()
-		timings, err := engine.Run(ctx, engine.Rehearse, steps, m.reporter.Step, m.pauses)
+		timings, err := engine.Run(ctx, engine.Rehearse, steps, lease.Prove, m.reporter.Step, m.pauses)
 		report = s.report(timings)
 		if err != nil {
 			return "", err
 		}
-		back, err := engine.Back(ctx, steps, m.reporter.Step)
+		back, err := engine.Back(ctx, steps, lease.Prove, m.reporter.Step)
 		report = s.report(append(timings, back...))
 		if err != nil {
 			return "", err
@@ -77,7 +77,7 @@ func (m *Move) Cutover(ctx context.Context, o CutoverOptions) (*SwitchReport, er
 		defer s.close()
 		steps := append(s.freezeSteps(), s.openSteps()...)
 		steps = append(steps, s.forwardSteps()...)
-		timings, err := engine.Run(ctx, engine.Cutover, steps, m.reporter.Step, m.pauses)
+		timings, err := engine.Run(ctx, engine.Cutover, steps, lease.Prove, m.reporter.Step, m.pauses)
 		report = s.report(timings)
 		if err != nil {
 			return "", err
@@ -230,7 +230,7 @@ func (s *switchover) flip(ctx context.Context, from, to route.Traffic) (string, 
 			break
 		}
 	}
-	return "", fmt.Errorf("the change of mains for %s is not known to have happened: %w: both sides stay frozen; when mains answers again, run the %s again", s.m.show, last, s.verb)
+	return "", fmt.Errorf("the change of mains for %s is not known to have happened: %w: writes stay stopped; when mains answers again, run the %s again", s.m.show, last, s.verb)
 }
 
 // probeDeadline bounds one probe. vtgate learns of the opened landing from the topo server,

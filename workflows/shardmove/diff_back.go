@@ -26,8 +26,8 @@ func (m *Move) DiffBack(ctx context.Context, o DiffOptions) (*DiffReport, error)
 	var report *DiffReport
 	err := m.locked(ctx, engine.DiffBack, func(ctx context.Context, lease *state.Lease) (string, error) {
 		doc := lease.Doc()
-		if doc.Reverse == nil {
-			return "", fmt.Errorf("shard %s: it has no stream back (the cutover was --one-way): the legacy has stood still since the cutover, and there is nothing to compare it with", m.show)
+		if !backwards(&doc) {
+			return "", fmt.Errorf("shard %s: it has no stream back (the cutover was --one-way, or vifl complete has ended it): the legacy stands still, and there is nothing to compare it with", m.show)
 		}
 		if err := m.sameSource(ctx, &doc); err != nil {
 			return "", err

@@ -35,7 +35,7 @@ func (m *Move) Complete(ctx context.Context, o CutoverOptions) error {
 		}
 		receipt := ""
 		if doc.Reverse != nil {
-			if receipt, err = m.endBack(ctx, &doc, o); err != nil {
+			if receipt, err = m.endBack(ctx, lease, o); err != nil {
 				return "", err
 			}
 		}
@@ -54,10 +54,14 @@ func (m *Move) Complete(ctx context.Context, o CutoverOptions) error {
 }
 
 // endBack ends the stream back, and says what is known of the legacy at its end.
-func (m *Move) endBack(ctx context.Context, doc *state.Shard, o CutoverOptions) (string, error) {
+// What it says is noted first: whoever goes on behind a crash finds no stream any more.
+func (m *Move) endBack(ctx context.Context, lease *state.Lease, o CutoverOptions) (string, error) {
+	doc := lease.Doc()
 	receipt := "; the way back was given up without a comparison"
-	if !o.OneWay {
-		observed, err := m.observeBack(ctx, doc, o)
+	if doc.Reverse.Ended != "" {
+		receipt = doc.Reverse.Ended
+	} else if !o.OneWay {
+		observed, err := m.observeBack(ctx, &doc, o)
 		if err != nil {
 			return "", err
 		}
@@ -67,9 +71,17 @@ func (m *Move) endBack(ctx context.Context, doc *state.Shard, o CutoverOptions) 
 		d := doc.Reverse.Diff
 		receipt = fmt.Sprintf("; the legacy was equal to the landing at %s of %s on %s (%d rows)", d.Position, d.Tablet, d.At.Format(time.RFC3339), d.Rows)
 	}
+	if err := lease.Update(ctx, func(d *state.Shard) {
+		next := *d.Reverse
+		next.Ended = receipt
+		d.Reverse = &next
+	}); err != nil {
+		return "", err
+	}
 	if err := m.back().Delete(ctx); err != nil {
 		return "", err
 	}
+	m.pause(engine.Complete, "stream back ended")
 	side, err := m.side(ctx, backSide)
 	if err != nil {
 		return "", err

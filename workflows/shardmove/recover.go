@@ -204,7 +204,7 @@ func (m *Move) goForward(ctx context.Context, lease *state.Lease, a, b *legacy.S
 		// The pause began with the attempt. Where the change of mains had happened before the
 		// crash it ended there, which nobody saw: then this is its upper bound.
 		s := &switchover{m: m, lease: lease, verb: engine.Cutover, a: a, b: b, final: at.Final, frozenAt: at.Started, lockCtx: ctx}
-		_, err := engine.Run(ctx, engine.Cutover, s.forwardSteps(), m.reporter.Step, m.pauses)
+		_, err := engine.Run(ctx, engine.Cutover, s.forwardSteps(), lease.Prove, m.reporter.Step, m.pauses)
 		return err
 	})
 	if err != nil {

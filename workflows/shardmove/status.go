@@ -2,14 +2,17 @@ package shardmove
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/guard"
+	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/shardid"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/stream"
 	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/engine"
 )
@@ -61,8 +64,9 @@ func (m *Move) Status(ctx context.Context) (*Status, error) {
 		problem("stream", err)
 	}
 	if backwards(doc) {
-		s.Back, err = m.backStatus(ctx, 2*time.Second)
+		s.Back, err = m.backStatus(ctx, doc, 2*time.Second)
 		problem("stream back", err)
+		problem("legacy", m.closed(ctx))
 		if err == nil && s.Back.Alarm != "" {
 			s.Problems = append(s.Problems, s.Back.Alarm)
 		}
@@ -71,7 +75,11 @@ func (m *Move) Status(ctx context.Context) (*Status, error) {
 		s.Next = string(next) + " " + m.id.String()
 		if next == engine.Complete {
 			s.Next += " --confirm " + m.id.String()
-			if doc.Reverse != nil {
+			switch {
+			case s.Back == nil:
+			case s.Back.State == string(stream.Failed):
+				s.Next += " --one-way, or mend what stopped the stream back and diff --reverse " + m.id.String()
+			default:
 				s.Next = fmt.Sprintf("diff --reverse %s, then %s; or rollback %s --confirm %s", m.id, s.Next, m.id, m.id)
 			}
 		}
@@ -89,6 +97,23 @@ func (m *Move) Status(ctx context.Context) (*Status, error) {
 		s.Problems = append(s.Problems, "the last move was aborted; the next begins anew")
 	}
 	return s, nil
+}
+
+// closed is an error when a side is not as closed as a cutover leaves it.
+func (m *Move) closed(ctx context.Context) error {
+	a, b, err := m.pair(ctx)
+	if err != nil {
+		return err
+	}
+	var open []error
+	for _, side := range []*legacy.Server{a, b} {
+		flags, err := side.Flags(ctx)
+		if err == nil && flags != closedFlags(side.Side()) {
+			err = fmt.Errorf("%s: found %s, expected %s: somebody opened it, and who writes there is not on the landing", side.Name(), flags, closedFlags(side.Side()))
+		}
+		open = append(open, err)
+	}
+	return errors.Join(open...)
 }
 
 // Listed is a line of the list of shards.

@@ -323,8 +323,8 @@ func (s *switchover) attempt(ctx context.Context, change func(*state.Attempt)) e
 func (s *switchover) freezeSteps() []engine.Step {
 	return append(s.lockSteps(s.refusals, route.Vitess), []engine.Step{
 		{
-			Name: "note the flags of both sides",
-			Do:   s.noteFlags,
+			Name: "note the flags of both sides", OnlyIfAllUndone: true,
+			Do: s.noteFlags,
 			Undo: func(ctx context.Context) error {
 				return s.lease.Update(ctx, func(d *state.Shard) { d.Attempt = nil })
 			},

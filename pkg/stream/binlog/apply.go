@@ -124,6 +124,7 @@ func (c *claim) update(p progress) string {
 		committed = fmt.Sprintf("committed=%d,", p.committed.Unix())
 	}
 	// updated is when the position was saved; assignments are made from left to right.
+	p.message = c.w.stream.advise(p.message)
 	return fmt.Sprintf("UPDATE _vifl.stream_progress SET updated=IF(file=%[1]s AND pos=%[2]d,updated,UTC_TIMESTAMP(6)),file=%[1]s,pos=%[2]d,server=%[12]s,%[13]s%[3]s,%[4]s"+
 		"state=%[5]s,done=%[6]d,passed=%[7]t,blocked=LEFT(%[8]s,64),message=LEFT(%[9]s,1000),beat=beat+1 WHERE id=%[10]d AND generation=%[11]d",
 		quote(p.at.File), p.at.Pos, ahead, committed, quote(p.state), p.done, p.passed, quote(p.blocked), quote(p.message), c.id, c.generation, quote(p.at.Server), gtid)
@@ -132,7 +133,7 @@ func (c *claim) update(p progress) string {
 // note writes a state and a message and leaves the position as it is.
 func (c *claim) note(ctx context.Context, e execer, command uint64, p progress) error {
 	_, err := e.ExecContext(ctx, fmt.Sprintf("UPDATE _vifl.stream_progress SET state=%s,done=%d,passed=FALSE,message=LEFT(%s,1000),beat=beat+1 WHERE id=%d AND generation=%d",
-		quote(p.state), command, quote(p.message), c.id, c.generation))
+		quote(p.state), command, quote(c.w.stream.advise(p.message)), c.id, c.generation))
 	return err
 }
 

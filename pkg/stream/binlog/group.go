@@ -55,6 +55,15 @@ func (s *Stream) StartBehind(ctx context.Context, gtid string) error {
 	return s.start(ctx, position.FilePos{}, set.String(), func(context.Context) error { return nil })
 }
 
+// advise makes of a message what helps where the landing is what is read: there it must not be
+// seeded again, it is the truth.
+func (s *Stream) advise(message string) string {
+	if s.group == nil {
+		return message
+	}
+	return strings.ReplaceAll(message, "seed the landing again", "the legacy cannot follow: mend it there by hand, or give the way back up (vifl complete --one-way)")
+}
+
 // sourceCheck is how often a stream that reads a group asks whether its server is still one
 // to be read.
 const sourceCheck = 10 * time.Second

@@ -278,6 +278,16 @@ func TestWhatIsAppliedAlreadyIsSkippedWhole(t *testing.T) {
 	g.drained(r.stream)
 	do(t, world.landing, "delete from "+database+".t where id < 10")
 	g.fails(r.stream, "the target lacks 3 rows")
+	if st, err := r.stream.Status(within(t, time.Minute)); err != nil || strings.Contains(st.Message, "seed the landing again") {
+		t.Errorf("%q, %v: the landing is what counts, it must not be seeded again", st.Message, err)
+	}
+	// Once the cause is mended it goes on.
+	do(t, world.legacy, "insert into "+database+".t values (1, 1, 'before'), (2, 1, 'before'), (3, 1, 'before')")
+	if err := r.stream.Resume(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	g.drained(r.stream)
+	same(t, "t")
 }
 
 // fails waits for a failure that says so.

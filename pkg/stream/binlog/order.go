@@ -184,6 +184,7 @@ func (s *Stream) Status(ctx context.Context) (stream.Status, error) {
 	case r.stopped():
 		st.State = stream.Stopped
 	case !r.alive:
+		st.Unattended = true
 		st.Message = "no worker has it: vifl serve runs one"
 		if r.owner != "" {
 			st.Message = "its worker (" + r.owner + ") gives no sign of life: vifl serve runs another"
@@ -241,7 +242,11 @@ func (s *Stream) blocked(r *row) error {
 	if r.blocked == "" {
 		return nil
 	}
-	return s.errorf("it stopped before a %s behind %s (%s): %w: no DDL may run on the shard during the move; abort and seed again", r.blocked, r.at, r.message, stream.ErrBlocked)
+	what := "no DDL may run on the shard during the move; abort and seed again"
+	if s.group != nil {
+		what = "the way back ends here: vifl complete --one-way"
+	}
+	return s.errorf("it stopped before a %s behind %s (%s): %w: %s", r.blocked, r.at, r.message, stream.ErrBlocked, what)
 }
 
 // order writes an order, unless somebody else gave one since r was read, and returns r as it
