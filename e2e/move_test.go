@@ -214,7 +214,11 @@ func TestMoveUnderLoad(t *testing.T) {
 	if r := vifl(t, "complete", "0123", "--confirm", "4567"); r.code != 3 || !strings.Contains(r.stdout, "R21") {
 		t.Errorf("complete with another number: %s", r)
 	}
+	killedAt(t, "complete/stream back ended", "complete", "0123", "--confirm", "0123")
 	must(t, "complete", "0123", "--confirm", "0123")
+	if h := must(t, "history", "0123"); !strings.Contains(h.stdout, "the legacy was equal to the landing at") {
+		t.Errorf("the receipt of a complete that was killed has not what it rests on: %s", h)
+	}
 	if f := flags(t, a) + flags(t, b); f != "111111" {
 		t.Errorf("flags of the legacy after the end: %s, expected all on", f)
 	}
