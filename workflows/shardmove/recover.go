@@ -67,8 +67,10 @@ func (m *Move) lockAction(verb engine.Verb) string {
 }
 
 // waitFormerLock waits for the shard lock of a killed vifl to expire. We hold the shard's
-// lease, so a lock that vifl took for this shard has no owner any more that may act; any
-// other lock is left to the refusals.
+// lease, so a lock that vifl took for this shard has no owner any more that may act. It also
+// waits for a recovery of VTOrc's: behind a rollback that was killed or taken back VTOrc, which
+// waited for the lock, looks at a primary that was read only a moment ago. Any other lock is
+// left to the refusals, and these too when they last.
 func (m *Move) waitFormerLock(ctx context.Context) error {
 	const limit = 40 * time.Second
 	for start := time.Now(); ; {
@@ -76,10 +78,18 @@ func (m *Move) waitFormerLock(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(holder, "vifl ") || !strings.Contains(holder, " "+m.id.String()+" by ") || time.Since(start) > limit {
+		what := ""
+		switch {
+		case time.Since(start) > limit:
+		case strings.Contains(holder, "vifl ") && strings.Contains(holder, " "+m.id.String()+" by "):
+			what = "waiting for the shard lock of a killed vifl to expire"
+		case strings.Contains(holder, "VTOrc Recovery"):
+			what = "waiting for a recovery of VTOrc's to end"
+		}
+		if what == "" {
 			return nil
 		}
-		m.reporter.Progress(Progress{What: "waiting for the shard lock of a killed vifl to expire", Detail: holder})
+		m.reporter.Progress(Progress{What: what, Detail: holder})
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
