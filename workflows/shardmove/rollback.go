@@ -82,14 +82,14 @@ func (m *Move) RollbackRefusals(ctx context.Context, o CutoverOptions) ([]guard.
 
 func (m *Move) newRollback(ctx context.Context, lease *state.Lease, o CutoverOptions) (*rollback, error) {
 	r := &rollback{switchover: m.attempted(lease, engine.Rollback, o)}
-	if err := m.waitFormerLock(ctx); err != nil {
-		return nil, err
-	}
 	if doc := lease.Doc(); backwards(&doc) {
 		// Of one that has failed the refusals speak.
 		if err := m.backReady(ctx); err != nil && !errors.Is(err, errBackFailed) {
 			return nil, err
 		}
+	}
+	if err := m.waitFormerLock(ctx); err != nil {
+		return nil, err
 	}
 	if err := r.refusals(ctx); err != nil {
 		return nil, err
