@@ -355,7 +355,7 @@ func loseUnacknowledged(t *testing.T, a, b *sql.DB) {
 	go func() {
 		told <- writeThrough(ctx, "legacy_0123", "UPDATE teams SET name = 'a ghost' WHERE team_id = "+team)
 	}()
-	for start := time.Now(); query1(t, db, "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'") == "0"; {
+	for start := time.Now(); query1(t, db, "SELECT COUNT(*) FROM performance_schema.threads WHERE processlist_state LIKE 'Waiting for semi-sync ACK%'") == "0"; {
 		if time.Since(start) > 20*time.Second {
 			t.Fatal("no commit waits for its acknowledgement")
 		}

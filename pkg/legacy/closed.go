@@ -3,6 +3,7 @@ package legacy
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,34 +147,59 @@ func (s *Server) application(p Statement, exempt []string) bool {
 //
 // Needs PROCESS and CONNECTION_ADMIN.
 func (s *Server) KillTransactions(ctx context.Context) (int, error) {
-	const open = `SELECT p.id FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
-		WHERE p.user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), 'system user', 'event_scheduler') AND p.command NOT LIKE 'Binlog Dump%'`
-	killed := map[string]bool{}
+	killed := map[uint64]bool{}
 	for {
-		rows, err := maps(ctx, s.db, open)
+		open, err := s.transactions(ctx)
 		if err != nil {
-			return len(killed), s.failed("looking for open transactions", err)
+			return len(killed), err
 		}
-		if len(rows) == 0 {
+		if len(open) == 0 {
 			return len(killed), nil
 		}
-		for _, row := range rows {
-			for _, id := range row { // the only column, whatever its case
-				if killed[id] {
-					continue // rolling back
-				}
-				if _, err := s.db.ExecContext(ctx, "KILL "+id); err != nil && mysqlconn.Number(err) != noSuchThread {
-					return len(killed), s.failed("killing connection "+id+", which has a transaction open", s.missing(ctx, err))
-				}
-				killed[id] = true
+		for _, id := range open {
+			if killed[id] {
+				continue // rolling back
 			}
+			if err := s.KillConnection(ctx, id); err != nil {
+				return len(killed), s.missing(ctx, err)
+			}
+			killed[id] = true
 		}
 		select {
 		case <-ctx.Done():
-			return len(killed), fmt.Errorf("%s: %d open transaction(s) are still rolling back: %w", s.target, len(rows), context.Cause(ctx))
+			return len(killed), fmt.Errorf("%s: %d open transaction(s) are still rolling back: %w", s.target, len(open), context.Cause(ctx))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// transactions are the connections of others with a transaction open. The table that tells
+// has the statements too, in a character set of three bytes: where one holds more, reading
+// it may fail, and then every connection counts.
+func (s *Server) transactions(ctx context.Context) ([]uint64, error) {
+	rows, err := maps(ctx, s.db, "SELECT trx_mysql_thread_id AS id FROM information_schema.innodb_trx")
+	if err != nil && mysqlconn.Number(err) == 0 {
+		return nil, s.failed("looking for open transactions", err)
+	}
+	all := err != nil
+	has := map[string]bool{}
+	for _, row := range rows {
+		has[row["id"]] = true
+	}
+	if !all && len(has) == 0 {
+		return nil, nil
+	}
+	processes, err := s.processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, p := range processes {
+		if (all || has[strconv.FormatUint(p.ID, 10)]) && s.application(p, nil) {
+			out = append(out, p.ID)
+		}
+	}
+	return out, nil
 }
 
 // AccountMatches reports whether user@host is in a list of 'user' and 'user@host' entries.

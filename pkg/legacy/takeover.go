@@ -28,12 +28,21 @@ func (s *Server) KillOwn(ctx context.Context) (int, error) {
 		return 0, s.failed("ending connections of a former owner", err)
 	}
 	defer conn.Close()
-	rows, err := maps(ctx, conn, "SELECT id AS Id, command AS Command FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1) AND id <> CONNECTION_ID()")
+	var own string
+	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&own); err != nil {
+		return 0, s.failed("ending connections of a former owner", err)
+	}
+	// Not information_schema.processlist: it cannot be read while somebody's statement holds
+	// characters of four bytes.
+	rows, err := maps(ctx, conn, "SHOW PROCESSLIST")
 	if err != nil {
 		return 0, s.failed("listing connections of a former owner", err)
 	}
 	killed := 0
 	for _, row := range rows {
+		if row["User"] != s.target.User || row["Id"] == own {
+			continue
+		}
 		if _, err := conn.ExecContext(ctx, "KILL "+row["Id"]); err != nil && mysqlconn.Number(err) != noSuchThread {
 			return killed, s.failed("killing connection "+row["Id"], err)
 		}
