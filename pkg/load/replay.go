@@ -177,7 +177,11 @@ func (b *book) apply(a *ledger.Attempt, outcome ledger.Outcome, ids []uint64) er
 		}
 		if i < len(ids) && ids[i] != 0 {
 			e.id = ids[i]
-			b.ids[g] = append(b.ids[g], ids[i])
+			// The id of a write whose reply was lost was not acknowledged: where a failover lost
+			// the write, the next primary gives it again.
+			if outcome == ledger.Acked {
+				b.ids[g] = append(b.ids[g], ids[i])
+			}
 		}
 	}
 	return nil

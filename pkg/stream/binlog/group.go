@@ -225,12 +225,15 @@ func (f *follower) stillFit(ctx context.Context) error {
 	if s.group == nil || time.Since(f.looked) < sourceCheck {
 		return nil
 	}
+	asked := time.Now()
 	sources, err := s.group.Sources(ctx)
+	f.looked = time.Now()
+	if f.looked.Sub(asked) > sessionKept {
+		f.apply.close() // a server that does not answer took so long that the target gives them up
+	}
 	if err != nil {
-		f.looked = time.Now()
 		return nil // it is read as long as it can be
 	}
-	f.looked = time.Now()
 	if len(sources) == 0 || slices.ContainsFunc(sources, func(d dump.Source) bool { return d.Server == f.server.Server }) {
 		return nil
 	}
