@@ -83,7 +83,7 @@ func (m *Move) waitFormerLock(ctx context.Context) error {
 		case time.Since(start) > limit:
 		case strings.Contains(holder, "vifl ") && strings.Contains(holder, " "+m.id.String()+" by "):
 			what = "waiting for the shard lock of a killed vifl to expire"
-		case strings.Contains(holder, "VTOrc Recovery"):
+		case strings.Contains(holder, vtorcRecovery):
 			what = "waiting for a recovery of VTOrc's to end"
 		}
 		if what == "" {
@@ -97,6 +97,38 @@ func (m *Move) waitFormerLock(ctx context.Context) error {
 		}
 	}
 }
+
+// patientRefusals asks the guards when no lock is left that will be gone in a moment. A
+// recovery of VTOrc's may begin just between: where nothing else refuses, it is waited for.
+func (m *Move) patientRefusals(ctx context.Context, refusals func(context.Context) error) error {
+	const attempts = 4
+	for attempt := 1; ; attempt++ {
+		if err := m.waitFormerLock(ctx); err != nil {
+			return err
+		}
+		err := refusals(ctx)
+		if err == nil || attempt == attempts || !onlyRecovery(err) {
+			return err
+		}
+	}
+}
+
+// onlyRecovery says that nothing but the lock of a recovery of VTOrc's refused.
+func onlyRecovery(err error) bool {
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		return false
+	}
+	for _, f := range refused.Findings {
+		if f.ID != "R16" || !strings.Contains(f.Found, vtorcRecovery) {
+			return false
+		}
+	}
+	return true
+}
+
+// vtorcRecovery is how VTOrc names what it holds a shard lock for.
+const vtorcRecovery = "VTOrc Recovery"
 
 // locking runs f under the landing's shard lock, once that of a killed vifl has expired.
 func (m *Move) locking(ctx context.Context, verb engine.Verb, f func(context.Context) error) (err error) {

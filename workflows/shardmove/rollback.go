@@ -88,10 +88,7 @@ func (m *Move) newRollback(ctx context.Context, lease *state.Lease, o CutoverOpt
 			return nil, err
 		}
 	}
-	if err := m.waitFormerLock(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.refusals(ctx); err != nil {
+	if err := m.patientRefusals(ctx, r.refusals); err != nil {
 		return nil, err
 	}
 	if err := r.connect(ctx); err != nil {

@@ -65,10 +65,7 @@ func (m *Move) newSwitchover(ctx context.Context, lease *state.Lease, verb engin
 	if err := m.running(ctx, &doc, s.stream); err != nil {
 		return nil, err
 	}
-	if err := m.waitFormerLock(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.refusals(ctx); err != nil {
+	if err := m.patientRefusals(ctx, s.refusals); err != nil {
 		return nil, err
 	}
 	if s.a, s.b, err = m.pair(ctx); err != nil {
