@@ -2,7 +2,6 @@ package guard
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
@@ -98,9 +97,7 @@ func legacyTouched(o *Observed) []Finding {
 			out = append(out, Finding{Server: o.Shard.String() + " " + s.side, Found: "server " + s.now, Expected: "server " + s.then + ", which the cutover closed", Remedy: "check the shard's sides in vifl.yaml"})
 		}
 	}
-	servers := sorted(o.Back.Open)
-	sort.Strings(servers)
-	for _, server := range servers {
+	for _, server := range sorted(o.Back.Open) {
 		out = append(out, Finding{Server: server, Found: o.Back.Open[server], Expected: "closed to everybody but vifl, as the cutover left it", Remedy: fmt.Sprintf("find out who opened it and what was written there; close it again, then vifl diff --reverse %s", o.Shard)})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/position"
 )
 
@@ -44,7 +45,7 @@ func (s *Server) positionOn(ctx context.Context, conn *sql.Conn) (position.FileP
 }
 
 func (s *Server) endOfBinlog(ctx context.Context, conn *sql.Conn, uuid string) (position.FilePos, error) {
-	rows, err := maps(ctx, conn, s.version.binaryLogStatus())
+	rows, err := mysqlconn.Maps(ctx, conn, s.version.binaryLogStatus())
 	if err != nil {
 		return position.FilePos{}, s.failed("reading the binlog position", err)
 	}
@@ -56,7 +57,7 @@ func (s *Server) endOfBinlog(ctx context.Context, conn *sql.Conn, uuid string) (
 
 // BinaryLogs lists the files of the server's binlog, oldest first.
 func (s *Server) BinaryLogs(ctx context.Context) ([]BinaryLog, error) {
-	rows, err := maps(ctx, s.db, "SHOW BINARY LOGS")
+	rows, err := mysqlconn.Maps(ctx, s.db, "SHOW BINARY LOGS")
 	if err != nil {
 		return nil, s.failed("listing the binlog files", err)
 	}
@@ -137,7 +138,7 @@ func (s *Server) FreshBinlog(ctx context.Context, p position.FilePos) (bool, err
 			return false, fmt.Errorf("%s: binlog file %q: unexpected character", s.target, p.File)
 		}
 	}
-	rows, err := maps(ctx, s.db, "SHOW BINLOG EVENTS IN '"+p.File+"' LIMIT 4")
+	rows, err := mysqlconn.Maps(ctx, s.db, "SHOW BINLOG EVENTS IN '"+p.File+"' LIMIT 4")
 	if err != nil {
 		return false, s.failed("reading the start of "+p.File, err)
 	}
@@ -157,7 +158,7 @@ func (s *Server) FreshBinlog(ctx context.Context, p position.FilePos) (bool, err
 
 // BinlogFilters says which databases are kept out of the binlog, "" when none are.
 func (s *Server) BinlogFilters(ctx context.Context) (string, error) {
-	rows, err := maps(ctx, s.db, s.version.binaryLogStatus())
+	rows, err := mysqlconn.Maps(ctx, s.db, s.version.binaryLogStatus())
 	if err != nil {
 		return "", s.failed("reading the binlog's filters", err)
 	}

@@ -177,7 +177,7 @@ func (s *Server) KillTransactions(ctx context.Context) (int, error) {
 // has the statements too, in a character set of three bytes: where one holds more, reading
 // it may fail, and then every connection counts.
 func (s *Server) transactions(ctx context.Context) ([]uint64, error) {
-	rows, err := maps(ctx, s.db, "SELECT trx_mysql_thread_id AS id FROM information_schema.innodb_trx")
+	rows, err := mysqlconn.Maps(ctx, s.db, "SELECT trx_mysql_thread_id AS id FROM information_schema.innodb_trx")
 	if err != nil && mysqlconn.Number(err) == 0 {
 		return nil, s.failed("looking for open transactions", err)
 	}

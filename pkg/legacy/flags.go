@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
 // session is a connection, alone or of a pool.
 type session interface {
-	querier
+	mysqlconn.Queryer
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"regexp"
 	"strings"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
 // Grants are the privileges of an account, as SHOW GRANTS lists them with its roles.
@@ -25,7 +27,7 @@ func (s *Server) Grants(ctx context.Context) (*Grants, error) {
 // GrantsOf reads the privileges of all accounts with a user name, by 'user'@'host'. None is
 // an empty map. What an account has by a role is not in it. Needs SELECT on mysql.*.
 func (s *Server) GrantsOf(ctx context.Context, user string) (map[string]*Grants, error) {
-	accounts, err := maps(ctx, s.db, "SELECT CONCAT(QUOTE(user), '@', QUOTE(host)) AS account FROM mysql.user WHERE user = ? ORDER BY 1", user)
+	accounts, err := mysqlconn.Maps(ctx, s.db, "SELECT CONCAT(QUOTE(user), '@', QUOTE(host)) AS account FROM mysql.user WHERE user = ? ORDER BY 1", user)
 	if err != nil {
 		return nil, s.failed("looking for accounts of "+user, err)
 	}
@@ -52,7 +54,7 @@ func (s *Server) Account(ctx context.Context) (string, error) {
 
 // ReadGrants reads the privileges of an account, quoted as 'user'@'host', on any server; ""
 // is the account of the connection.
-func ReadGrants(ctx context.Context, q querier, account string) (*Grants, error) {
+func ReadGrants(ctx context.Context, q mysqlconn.Queryer, account string) (*Grants, error) {
 	query := "SHOW GRANTS"
 	if account != "" {
 		query += " FOR " + account

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
 // Load is how busy a server is.
@@ -19,7 +21,7 @@ type Load struct {
 func (s *Server) Load(ctx context.Context) (Load, error) {
 	fail := func(err error) (Load, error) { return Load{}, s.failed("asking how busy it is", err) }
 	var l Load
-	rows, err := maps(ctx, s.db, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
+	rows, err := mysqlconn.Maps(ctx, s.db, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
 	if err != nil {
 		return fail(err)
 	}

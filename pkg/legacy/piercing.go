@@ -3,6 +3,8 @@ package legacy
 import (
 	"context"
 	"sort"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
 // piercingQuery finds accounts that can log in and can either write under read_only
@@ -17,7 +19,7 @@ const piercingQuery = "SELECT DISTINCT holder.user AS User, holder.host AS Host 
 // Piercing lists the accounts, as user@host, that a freeze does not stop, without our own,
 // the exempt ones ('user' or 'user@host') and the server's own.
 func (s *Server) Piercing(ctx context.Context, exempt []string) ([]string, error) {
-	rows, err := maps(ctx, s.db, piercingQuery)
+	rows, err := mysqlconn.Maps(ctx, s.db, piercingQuery)
 	if err != nil {
 		return nil, s.failed("looking for accounts that pierce read_only", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/position"
 )
 
@@ -58,7 +59,7 @@ func (r *ReplicaStatus) Broken() string {
 // Replica is the replication status, nil when the server replicates from nobody. With
 // several channels it is the default channel's if there is one, else the first.
 func (s *Server) Replica(ctx context.Context) (*ReplicaStatus, error) {
-	rows, err := maps(ctx, s.db, "SHOW REPLICA STATUS")
+	rows, err := mysqlconn.Maps(ctx, s.db, "SHOW REPLICA STATUS")
 	if err != nil {
 		return nil, s.failed("reading the replication status", err)
 	}

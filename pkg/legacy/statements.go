@@ -37,7 +37,7 @@ func (s Statement) String() string {
 // processes is the process list without ours. SHOW PROCESSLIST rather than
 // performance_schema.processlist: the latter is empty where performance_schema is off.
 func (s *Server) processes(ctx context.Context) ([]Statement, error) {
-	rows, err := maps(ctx, s.db, "SHOW FULL PROCESSLIST")
+	rows, err := mysqlconn.Maps(ctx, s.db, "SHOW FULL PROCESSLIST")
 	if err != nil {
 		return nil, s.failed("reading the process list", err)
 	}
@@ -76,7 +76,7 @@ func (s *Server) LongStatements(ctx context.Context, older time.Duration) ([]Sta
 		return nil, s.failed("looking for long statements", err)
 	}
 	defer conn.Close()
-	rows, err := maps(ctx, conn, runningStatements)
+	rows, err := mysqlconn.Maps(ctx, conn, runningStatements)
 	if err != nil && !mysqlconn.IsAccessDenied(err) {
 		return nil, s.failed("looking for long statements", err)
 	}
@@ -133,7 +133,7 @@ const systemUser = "system user"
 // and moves the binlog, so each is a write that a freeze does not stop. Needs
 // XA_RECOVER_ADMIN.
 func (s *Server) PreparedXA(ctx context.Context) ([]string, error) {
-	rows, err := maps(ctx, s.db, "XA RECOVER CONVERT XID")
+	rows, err := mysqlconn.Maps(ctx, s.db, "XA RECOVER CONVERT XID")
 	if err != nil {
 		return nil, s.failed("listing prepared XA transactions", err)
 	}

@@ -34,7 +34,7 @@ func (s *Server) KillOwn(ctx context.Context) (int, error) {
 	}
 	// Not information_schema.processlist: it cannot be read while somebody's statement holds
 	// characters of four bytes.
-	rows, err := maps(ctx, conn, "SHOW PROCESSLIST")
+	rows, err := mysqlconn.Maps(ctx, conn, "SHOW PROCESSLIST")
 	if err != nil {
 		return 0, s.failed("listing connections of a former owner", err)
 	}

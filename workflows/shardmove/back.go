@@ -275,7 +275,7 @@ func (m *Move) observeBack(ctx context.Context, doc *state.Shard, o CutoverOptio
 	if err != nil {
 		return nil, err
 	}
-	out.Back = &guard.Back{Stream: guard.Stream{State: st.State, Message: st.Message}, Lag: -1, Open: map[string]string{}}
+	out.Back = &guard.Back{Stream: guard.Stream{State: st.State, Message: st.Message}, Lag: -1}
 	if st.LagSeconds >= 0 {
 		out.Back.Lag = time.Duration(st.LagSeconds * float64(time.Second))
 	}
@@ -291,20 +291,28 @@ func (m *Move) observeBack(ctx context.Context, doc *state.Shard, o CutoverOptio
 			out.Back.Diff = d.At
 		}
 	}
-	for _, name := range []string{config.SideA, config.SideB} {
-		side, err := m.side(ctx, name)
-		if err != nil {
-			return nil, err
-		}
+	out.Back.Open, err = m.reopened(ctx)
+	return out, err
+}
+
+// reopened says of each side that is not as closed as a cutover with a stream back leaves it
+// what was found and expected.
+func (m *Move) reopened(ctx context.Context) (map[string]string, error) {
+	a, b, err := m.pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]string{}
+	for _, side := range []*legacy.Server{a, b} {
 		flags, err := side.Flags(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if want := closedFlags(name); flags != want {
-			out.Back.Open[side.Name()] = fmt.Sprintf("%s, expected %s", flags, want)
+		if want := closedFlags(side.Side()); flags != want {
+			open[side.Name()] = fmt.Sprintf("%s, expected %s", flags, want)
 		}
 	}
-	return out, nil
+	return open, nil
 }
 
 // closedFlags are a side's behind a cutover with a stream back.

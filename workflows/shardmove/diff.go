@@ -296,25 +296,28 @@ func (m *Move) sameSchemas(ctx context.Context, a, b *legacy.Server, tablets ope
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.Name(), err)
 	}
-	check := func(name string, q schema.Queryer) error {
-		other, err := schema.Read(ctx, q, m.shard.Database)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if d := schema.Differences(tables, other); len(d) > 0 {
-			return fmt.Errorf("shard %s: the tables of %s and %s differ in %d place(s): %s: was there a DDL? vifl abort %s and seed again", m.show, a.Name(), name, len(d), d[0], m.id)
-		}
-		return nil
-	}
-	if err := check(b.Name(), b.DB()); err != nil {
+	remedy := fmt.Sprintf(" vifl abort %s and seed again", m.id)
+	if err := m.sameTables(ctx, tables, a.Name(), b.Name(), b.DB(), remedy); err != nil {
 		return nil, err
 	}
 	for _, t := range tablets {
-		if err := check("tablet "+t.Alias, t.db); err != nil {
+		if err := m.sameTables(ctx, tables, a.Name(), "tablet "+t.Alias, t.db, remedy); err != nil {
 			return nil, err
 		}
 	}
 	return tables, nil
+}
+
+// sameTables refuses a server whose tables are not those of another.
+func (m *Move) sameTables(ctx context.Context, tables *schema.Schema, of, name string, q schema.Queryer, remedy string) error {
+	other, err := schema.Read(ctx, q, m.shard.Database)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if d := schema.Differences(tables, other); len(d) > 0 {
+		return fmt.Errorf("shard %s: the tables of %s and %s differ in %d place(s): %s: was there a DDL?%s", m.show, of, name, len(d), d[0], remedy)
+	}
+	return nil
 }
 
 // cut makes the instant at which everything is read: snapshots of side a at one position,
@@ -328,9 +331,7 @@ func (m *Move) cut(ctx context.Context, a *legacy.Server, s stopper, tablets ope
 	}
 	m.pause(engine.Diff, "stream stopped")
 	defer func() {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		err = errors.Join(err, s.Resume(detached))
+		resume(ctx, s, &err)
 		m.reporter.Note("the stream stood still for %d ms", time.Since(halted).Milliseconds())
 	}()
 	cut, err = a.Cut(ctx, m.cfg.Limits.DiffParallelism, m.cfg.Limits.LockTimeout)
@@ -382,6 +383,14 @@ type stopper interface {
 	Resume(ctx context.Context) error
 }
 
+// resume lets a stream go on that was stopped for a look, also behind an interrupt, and joins
+// the error.
+func resume(ctx context.Context, s stopper, err *error) {
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	*err = errors.Join(*err, s.Resume(detached))
+}
+
 // snapshot is a connection inside a transaction that sees the server as it is now. It ends
 // with the pool.
 func snapshot(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
@@ -410,9 +419,7 @@ func (m *Move) drift(ctx context.Context, a, b *legacy.Server, tables *schema.Sc
 	}
 	o.Accepted = pairsOf(accepted)
 	report, err := diff.Drift(ctx,
-		diff.Pool{Name: a.Name(), Database: m.shard.Database, DB: a.DB()},
-		diff.Pool{Name: b.Name(), Database: m.shard.Database, DB: b.DB()},
-		tables, m.cfg.Limits.DiffParallelism, o, settle, m.showDiff("diff of side b"))
+		m.pool(a), m.pool(b), tables, m.cfg.Limits.DiffParallelism, o, settle, m.showDiff("diff of side b"))
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: side b against side a: %w", m.show, err)
 	}

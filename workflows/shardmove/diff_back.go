@@ -70,12 +70,8 @@ func (m *Move) diffBack(ctx context.Context, doc *state.Shard, o DiffOptions) (r
 		return nil, "", fmt.Errorf("%s: %w", replica.Name(), err)
 	}
 	for _, side := range []*legacy.Server{a, b} {
-		other, err := schema.Read(ctx, side.DB(), m.shard.Database)
-		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", side.Name(), err)
-		}
-		if d := schema.Differences(tables, other); len(d) > 0 {
-			return nil, "", fmt.Errorf("shard %s: the tables of %s and %s differ in %d place(s): %s: was there a DDL?", m.show, replica.Name(), side.Name(), len(d), d[0])
+		if err := m.sameTables(ctx, tables, replica.Name(), side.Name(), side.DB(), ""); err != nil {
+			return nil, "", err
 		}
 	}
 	start := time.Now()
@@ -107,17 +103,13 @@ func (m *Move) readTablet(ctx context.Context) (*legacy.Server, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	acc, err := m.landingAccount()
-	if err != nil {
-		return nil, "", err
-	}
 	tablets, err := m.landing.Tablets(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	for _, t := range tablets {
 		if t.Problem == "" && t.ServerUUID == st.Position.Server {
-			s, err := legacy.Open(ctx, m.landing.Target(t, acc, m.shard.Database), m.id, landingSide, m.shard.Database)
+			s, err := m.tabletServer(ctx, t)
 			return s, t.Alias, err
 		}
 	}
@@ -134,9 +126,7 @@ func (m *Move) cutBack(ctx context.Context, replica, a, b *legacy.Server) (cut *
 	}
 	m.pause(engine.DiffBack, "stream stopped")
 	defer func() {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		err = errors.Join(err, back.Resume(detached))
+		resume(ctx, back, &err)
 		m.reporter.Note("the stream back stood still for %d ms", time.Since(halted).Milliseconds())
 	}()
 	n := m.cfg.Limits.DiffParallelism

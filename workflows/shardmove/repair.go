@@ -62,11 +62,7 @@ func (m *Move) applyRepair(ctx context.Context, a *legacy.Server, s stopper, pri
 	if err := s.Stop(ctx); err != nil {
 		return fail(err)
 	}
-	defer func() {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		err = errors.Join(err, s.Resume(detached))
-	}()
+	defer func() { resume(ctx, s, &err) }()
 	cut, err := a.Cut(ctx, 1, m.cfg.Limits.LockTimeout)
 	if err != nil {
 		return fail(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/vifl/vifl/pkg/route"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/engine"
 )
 
@@ -91,21 +92,11 @@ func (m *Move) newRollback(ctx context.Context, lease *state.Lease, o CutoverOpt
 	if err := m.patientRefusals(ctx, r.refusals); err != nil {
 		return nil, err
 	}
-	if err := r.connect(ctx); err != nil {
-		r.close()
-		return nil, err
-	}
-	if err := r.connectLanding(ctx); err != nil {
-		r.close()
-		return nil, err
-	}
-	if err := r.reportOften(ctx); err != nil {
-		r.close()
-		return nil, err
-	}
-	if err := r.settle(ctx); err != nil {
-		r.close()
-		return nil, err
+	for _, prepare := range []func(context.Context) error{r.connect, r.connectLanding, r.reportOften, r.settle} {
+		if err := prepare(ctx); err != nil {
+			r.close()
+			return nil, err
+		}
 	}
 	return r, nil
 }
@@ -128,12 +119,7 @@ func (r *rollback) connectLanding(ctx context.Context) (err error) {
 	if r.primary, err = m.landing.Primary(ctx); err != nil {
 		return err
 	}
-	acc, err := m.landingAccount()
-	if err != nil {
-		return err
-	}
-	// What freezes a legacy server, within a bound, freezes a tablet's as well.
-	if r.landing, err = legacy.Open(ctx, m.landing.Target(r.primary, acc, m.shard.Database), m.id, landingSide, m.shard.Database); err != nil {
+	if r.landing, err = m.tabletServer(ctx, r.primary); err != nil {
 		return err
 	}
 	r.target = r.landing.DB()
@@ -386,14 +372,12 @@ func (r *rollback) stillFrozen(ctx context.Context) (string, error) {
 	if !now.Equal(r.gtid) {
 		return "", fmt.Errorf("%s: it executed %s inside the freeze: somebody wrote", r.landing.Name(), now.Difference(r.gtid))
 	}
-	for _, side := range r.sides() {
-		flags, err := side.Flags(ctx)
-		if err != nil {
-			return "", err
-		}
-		if want := closedFlags(side.Side()); flags != want {
-			return "", fmt.Errorf("%s: found %s, expected %s: somebody opened it", side.Name(), flags, want)
-		}
+	open, err := r.m.reopened(ctx)
+	if err != nil {
+		return "", err
+	}
+	for name, found := range open {
+		return "", fmt.Errorf("%s: found %s: somebody opened it", name, found)
 	}
 	// Side a's binlog may move: the worker's signs of life are written there. Whatever comes
 	// behind the final position the landing gets, which follows from there.
@@ -511,7 +495,7 @@ func (m *Move) thawFrozenLanding(ctx context.Context, at *state.Attempt) error {
 		if f.Side != landingSide || f.Server != primary.ServerUUID {
 			continue
 		}
-		server, err := m.openLanding(ctx)
+		server, err := m.tabletServer(ctx, primary)
 		if err != nil {
 			return err
 		}
@@ -524,17 +508,14 @@ func (m *Move) thawFrozenLanding(ctx context.Context, at *state.Attempt) error {
 	return nil
 }
 
-// openLanding connects to the landing's primary.
-func (m *Move) openLanding(ctx context.Context) (*legacy.Server, error) {
-	primary, err := m.landing.Primary(ctx)
-	if err != nil {
-		return nil, err
-	}
+// tabletServer connects to a tablet's own MySQL: what freezes or pins a legacy server, within
+// a bound, does so with a tablet's as well.
+func (m *Move) tabletServer(ctx context.Context, t vitess.Tablet) (*legacy.Server, error) {
 	acc, err := m.landingAccount()
 	if err != nil {
 		return nil, err
 	}
-	return legacy.Open(ctx, m.landing.Target(primary, acc, m.shard.Database), m.id, landingSide, m.shard.Database)
+	return legacy.Open(ctx, m.landing.Target(t, acc, m.shard.Database), m.id, landingSide, m.shard.Database)
 }
 
 // rollbackBack takes back what an interrupted rollback did before its point of no undo.

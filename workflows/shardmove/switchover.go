@@ -498,11 +498,8 @@ func (s *switchover) stopStream(ctx context.Context) (string, error) {
 }
 
 func (s *switchover) compareNewest(ctx context.Context) (string, error) {
-	report, err := diff.Newest(ctx, diff.Pool{Name: s.a.Name(), DB: s.a.DB(), Database: s.m.shard.Database},
-		[]diff.Pool{
-			{Name: s.primary.Alias, DB: s.target, Database: s.m.shard.Database},
-			{Name: s.b.Name(), DB: s.b.DB(), Database: s.m.shard.Database},
-		}, s.schema, newestKeys)
+	landing := diff.Pool{Name: s.primary.Alias, DB: s.target, Database: s.m.shard.Database}
+	report, err := diff.Newest(ctx, s.m.pool(s.a), []diff.Pool{landing, s.m.pool(s.b)}, s.schema, newestKeys)
 	if err != nil {
 		return "", err
 	}

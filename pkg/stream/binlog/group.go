@@ -138,24 +138,18 @@ func skip(g transaction.GTID, source dump.Source, applied, safe replication.GTID
 // file before which there is nothing but what is applied. What is applied and lies behind is
 // skipped one by one: servers may have committed in another order.
 func locate(ctx context.Context, source dump.Source, applied replication.GTIDSet) (position.FilePos, error) {
-	db, err := mysqlconn.Connect(ctx, source.Target)
+	db, err := connect(ctx, source)
 	if err != nil {
 		return position.FilePos{}, err
 	}
 	defer db.Close()
-	var uuid string
-	if err := db.QueryRowContext(ctx, "SELECT @@global.server_uuid").Scan(&uuid); err != nil {
-		return position.FilePos{}, mysqlconn.Explain(source.Target, err)
-	}
-	if uuid != source.Server {
-		return position.FilePos{}, fmt.Errorf("%s: found server_uuid %s, expected %s", source.Target, uuid, source.Server)
-	}
-	files, err := columns(ctx, db, "SHOW BINARY LOGS", 0)
+	files, err := mysqlconn.Maps(ctx, db, "SHOW BINARY LOGS")
 	if err != nil {
 		return position.FilePos{}, mysqlconn.Explain(source.Target, err)
 	}
 	oldest := ""
-	for _, file := range slices.Backward(files) {
+	for _, row := range slices.Backward(files) {
+		file := row["Log_name"]
 		before, err := previous(ctx, db, file)
 		if err != nil {
 			return position.FilePos{}, fmt.Errorf("%s: what lies before binlog %s: %w", source.Target, file, err)
@@ -170,51 +164,16 @@ func locate(ctx context.Context, source dump.Source, applied replication.GTIDSet
 
 // previous is the set of GTIDs before a binlog file.
 func previous(ctx context.Context, db *sql.DB, file string) (replication.GTIDSet, error) {
-	const typeColumn, infoColumn = 2, 5
-	rows, err := db.QueryContext(ctx, "SHOW BINLOG EVENTS IN "+quote(file)+" LIMIT 3")
+	events, err := mysqlconn.Maps(ctx, db, "SHOW BINLOG EVENTS IN "+quote(file)+" LIMIT 3")
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var values [6]sql.NullString
-		if err := rows.Scan(&values[0], &values[1], &values[typeColumn], &values[3], &values[4], &values[infoColumn]); err != nil {
-			return nil, err
+	for _, e := range events {
+		if e["Event_type"] == "Previous_gtids" {
+			return replication.ParseMysql56GTIDSet(strings.ReplaceAll(e["Info"], "\n", ""))
 		}
-		if values[typeColumn].String == "Previous_gtids" {
-			return replication.ParseMysql56GTIDSet(strings.ReplaceAll(values[infoColumn].String, "\n", ""))
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
 	}
 	return nil, errors.New("it does not say so: has the server GTIDs?")
-}
-
-// columns reads one column of a statement whose others differ between versions.
-func columns(ctx context.Context, db *sql.DB, query string, column int) ([]string, error) {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for rows.Next() {
-		values := make([]sql.RawBytes, len(names))
-		into := make([]any, len(names))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		out = append(out, string(values[column]))
-	}
-	return out, rows.Err()
 }
 
 // stillFit ends the reading of a server that is none to be read any more, such as one that

@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/stream"
+	"github.com/vifl/vifl/pkg/stream/dump"
 )
 
 const (
@@ -102,19 +104,33 @@ func (s *Stream) insert(ctx context.Context, db *sql.DB, from position.FilePos, 
 
 // verify proves that the source's address leads to the server that is meant.
 func (s *Stream) verify(ctx context.Context) error {
-	db, err := mysqlconn.Connect(ctx, s.source.Target)
-	if err != nil {
+	db, err := connect(ctx, s.source)
+	switch {
+	case errors.Is(err, stream.ErrWrongServer):
+		return s.errorf("%w: correct the address, or seed again from this server", err)
+	case err != nil:
 		return s.errorf("the source: %w", err)
 	}
-	defer db.Close()
+	_ = db.Close()
+	return nil
+}
+
+// connect opens a pool to a source, and proves that it is the server that is meant.
+func connect(ctx context.Context, source dump.Source) (*sql.DB, error) {
+	db, err := mysqlconn.Connect(ctx, source.Target)
+	if err != nil {
+		return nil, err
+	}
 	var uuid string
 	if err := db.QueryRowContext(ctx, "SELECT @@global.server_uuid").Scan(&uuid); err != nil {
-		return s.errorf("the source: %w", mysqlconn.Explain(s.source.Target, err))
+		_ = db.Close()
+		return nil, mysqlconn.Explain(source.Target, err)
 	}
-	if uuid != s.source.Server {
-		return s.errorf("found server_uuid %s, expected %s: %w: correct the address, or seed again from this server", uuid, s.source.Server, stream.ErrWrongServer)
+	if uuid != source.Server {
+		_ = db.Close()
+		return nil, fmt.Errorf("%s: found server_uuid %s, expected %s: %w", source.Target, uuid, source.Server, stream.ErrWrongServer)
 	}
-	return nil
+	return db, nil
 }
 
 func (s *Stream) sameStart(r *row, from position.FilePos, gtid string) error {
