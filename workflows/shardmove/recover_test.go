@@ -16,6 +16,7 @@ func TestOnlyARecoveryOfVTOrcIsWaitedFor(t *testing.T) {
 		want bool
 	}{
 		"a recovery":               {fmt.Errorf("x: %w", &Refused{Findings: []guard.Finding{vtorc}}), true},
+		"a hold that names one":    {&Refused{Findings: []guard.Finding{vtorc, {ID: "R15", Found: "a hold: VTOrc Recovery under way"}}}, false},
 		"a recovery and a hold":    {&Refused{Findings: []guard.Finding{vtorc, {ID: "R15", Found: "a hold"}}}, false},
 		"somebody's reshard":       {&Refused{Findings: []guard.Finding{{ID: "R16", Found: "a stream of somebody else"}}}, false},
 		"a server does not answer": {errors.New("no answer"), false},
