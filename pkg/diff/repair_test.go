@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vifl/vifl/pkg/schema/schematest"
 )
 
 // The printed statements make the target equal: tables of every type after many mutations,
@@ -39,7 +41,7 @@ func TestRepair(t *testing.T) {
 
 	s.fresh(t, "mutants")
 	seed := rand.Uint64()
-	var cards deck
+	var cards schematest.Deck
 	repaired := 0
 	for i := range uint64(12) {
 		m := newMutant(rand.New(rand.NewPCG(seed, i)), &cards)

@@ -158,6 +158,8 @@ type runner struct {
 	t      testing.TB
 	stream *Stream
 	o      Options
+	// faults are expected: servers go away, and workers end with errors.
+	faults bool
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc
@@ -174,7 +176,7 @@ func (r *runner) start() {
 		defer close(done)
 		for ctx.Err() == nil {
 			err := NewWorker(r.stream, r.o).Run(ctx)
-			if err != nil && !errors.Is(err, stream.ErrAbsent) {
+			if err != nil && !errors.Is(err, stream.ErrAbsent) && !r.faults {
 				r.t.Errorf("a worker ended with %v", err)
 			}
 			sleep(ctx, 5*time.Millisecond)

@@ -110,3 +110,11 @@ func TestValuesThatAStrictServerRefuses(t *testing.T) {
 	r.stopAtEnd()
 	same(t, "t")
 }
+
+// A VECTOR has an entry among the collations of a binlog's table map.
+func TestTextBehindAVector(t *testing.T) {
+	r := begun(t, options(), "create table t (id int primary key, l varchar(9) character set latin1, x vector(2), u varchar(9) character set utf8mb4, b varbinary(9), y vector(1), a varchar(9) character set latin1)")
+	do(t, world.legacy, "use "+database, "insert into t values (1, 'é', string_to_vector('[1,2]'), 'é😀', x'ff00', null, 'ü'), (2, 'ü', null, 'é', null, string_to_vector('[3]'), 'é')")
+	r.stopAtEnd()
+	same(t, "t")
+}

@@ -298,10 +298,11 @@ func (m *TableMap) countNumeric() int {
 }
 
 // IsCharacter reports a column that Collations has an entry for; binary strings are among
-// them, with the collation binary.
+// them, with the collation binary, and VECTOR (242) as MySQL 9.7 writes it: left out, each text
+// column behind a VECTOR has the collation of the one before it.
 func (m *TableMap) IsCharacter(i int) bool {
 	switch m.Types[i] {
-	case 15, 249, 250, 251, 252, 253:
+	case 15, 242, 249, 250, 251, 252, 253:
 		return true
 	case 254:
 		real := byte(m.Meta[i] >> 8)
