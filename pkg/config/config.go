@@ -104,6 +104,17 @@ type Credential struct {
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 	PasswordEnv  string `yaml:"password_env"`
+	// TLS protects the connections of the account; nil is no TLS.
+	TLS *TLS `yaml:"tls"`
+}
+
+// TLS says how a connection is encrypted. Files are PEM; relative ones are relative to vifl.yaml.
+type TLS struct {
+	// Mode is required, verify_ca or verify_identity (the default), as MySQL's --ssl-mode.
+	Mode string `yaml:"mode"`
+	CA   string `yaml:"ca"`   // empty: the system's authorities
+	Cert string `yaml:"cert"` // our own certificate, for accounts that REQUIRE X509
+	Key  string `yaml:"key"`
 }
 
 // Legacy holds the accounts and names that all legacy servers share.
@@ -290,6 +301,17 @@ func (c *Config) validate(line func(path string) int) []problem {
 		case cr.PasswordFile == "" && cr.PasswordEnv == "":
 			add(key, "neither password_file nor password_env is given, expected one")
 		}
+		if cr.TLS == nil {
+			return
+		}
+		switch cr.TLS.Mode {
+		case "", mysqlconn.TLSRequired, mysqlconn.TLSVerifyCA, mysqlconn.TLSVerifyIdentity:
+		default:
+			add(key+".tls.mode", "found %q, expected required, verify_ca or verify_identity", cr.TLS.Mode)
+		}
+		if (cr.TLS.Cert == "") != (cr.TLS.Key == "") {
+			add(key+".tls", "one of cert and key is given, expected both or neither")
+		}
 	}
 	address("topo.server", c.Topo.Server)
 	address("vtctld", c.Vtctld)
@@ -432,12 +454,15 @@ func SplitAddress(addr string) (host string, port int, err error) {
 // to vifl.yaml. The error never contains the password.
 func (c *Config) Account(cr Credential) (mysqlconn.Account, error) {
 	acc := mysqlconn.Account{User: cr.User}
+	if t := cr.TLS; t != nil {
+		acc.TLS = mysqlconn.TLS{Mode: t.Mode, CA: c.file(t.CA), Cert: c.file(t.Cert), Key: c.file(t.Key)}
+		if acc.TLS.Mode == "" {
+			acc.TLS.Mode = mysqlconn.TLSVerifyIdentity
+		}
+	}
 	switch {
 	case cr.PasswordFile != "":
-		file := cr.PasswordFile
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(filepath.Dir(c.path), file)
-		}
+		file := c.file(cr.PasswordFile)
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			return acc, fmt.Errorf("password of %q: %w", cr.User, err)
@@ -459,6 +484,18 @@ func (c *Config) Account(cr Credential) (mysqlconn.Account, error) {
 		acc.Password = mysqlconn.Secret(v)
 	}
 	return acc, nil
+}
+
+// file is a path of the configuration's; a relative one is relative to vifl.yaml.
+func (c *Config) file(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	path = filepath.Join(filepath.Dir(c.path), path)
+	if abs, err := filepath.Abs(path); err == nil { // children have folders of their own
+		return abs
+	}
+	return path
 }
 
 // SideTarget is side a or b of a shard, as vifl's own account on it.
@@ -510,13 +547,15 @@ func target(name, addr string, acc mysqlconn.Account, database string) (mysqlcon
 	return mysqlconn.Target{Name: name, Host: host, Port: port, Account: acc, Database: database}, nil
 }
 
-// CheckCredentials reads every password, and says of each that cannot be had why.
+// CheckCredentials reads every password and every file for TLS, and says of each that cannot be had why.
 func (c *Config) CheckCredentials() error {
 	var failed error
 	for _, cr := range []Credential{c.Vtgate.Account, c.Mains.Account, c.Legacy.Admin, c.Landing.Account} {
-		if _, err := c.Account(cr); err != nil {
-			failed = errors.Join(failed, err)
+		acc, err := c.Account(cr)
+		if err == nil {
+			_, err = mysqlconn.Target{Name: "account " + cr.User, Account: acc}.TLSConfig()
 		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }

@@ -90,6 +90,8 @@ func (s *shape) walk(n *yaml.Node, t reflect.Type, path string) {
 	switch {
 	case t == idType, t == durationType, t.Kind() == reflect.String, t.Kind() == reflect.Int:
 		s.leaf(n, t, path)
+	case t.Kind() == reflect.Pointer:
+		s.walk(n, t.Elem(), path)
 	case t.Kind() == reflect.Struct:
 		if !empty {
 			s.mapping(n, t, path)

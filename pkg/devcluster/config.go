@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"text/template"
@@ -22,6 +23,9 @@ func (c *cluster) writeConfig() error {
 	for _, sh := range c.legacy {
 		shards = append(shards, shard{sh.id.String(), serverAddress(sh.sides[0]), serverAddress(sh.sides[1])})
 	}
+	if err := c.writeAuthorities(); err != nil {
+		return err
+	}
 	hook := func(verb string) []string { return append(append([]string{}, c.o.Self...), verb, "--dir", c.o.Dir) }
 	tmpl, err := template.New("vifl.yaml").Funcs(template.FuncMap{"q": quote}).Parse(configText)
 	if err != nil {
@@ -34,7 +38,7 @@ func (c *cluster) writeConfig() error {
 		"WorkDir": filepath.Join(c.o.Data, "work"), "Mains": serverAddress(c.mains), "MainsDatabase": mainsDatabase,
 		"Teams": appschema.MainsTeams, "DataTeams": appschema.MainsDataTeams, "Map": appschema.MainsMap, "Where": appschema.MainsWhere, "Switch": appschema.MainsSwitch,
 		"Provision": hook("provision"), "Deprovision": hook("deprovision"), "Shards": shards, "Database": Database,
-		"Secrets": c.folder.secrets(), "Tablets": tabletsPerLanding,
+		"Secrets": c.folder.secrets(), "Authorities": c.folder.authorities(), "Tablets": tabletsPerLanding,
 	})
 	if err != nil {
 		return fmt.Errorf("local fleet: vifl.yaml: %w", err)
@@ -50,6 +54,22 @@ func (c *cluster) writeConfig() error {
 		return fmt.Errorf("local fleet: %w", err)
 	}
 	return nil
+}
+
+// writeAuthorities collects what vifl verifies the legacy servers by: MySQL makes an authority, and a
+// certificate that it signs, with a data folder.
+func (c *cluster) writeAuthorities() error {
+	var all []byte
+	for _, sh := range c.legacy {
+		for _, s := range sh.sides {
+			pem, err := os.ReadFile(filepath.Join(s.DataDir(), "ca.pem"))
+			if err != nil {
+				return fmt.Errorf("local fleet: the authority of %s: %w", s.Name(), err)
+			}
+			all = append(all, pem...)
+		}
+	}
+	return rewrite(c.files.authorities, all)
 }
 
 func (c *cluster) runAs() string {

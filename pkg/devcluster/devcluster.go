@@ -74,6 +74,9 @@ func (f folder) state() string { return f.path("cluster.json") }
 
 func (f folder) secrets() string { return f.path("secrets") }
 
+// authorities are those that sign the legacy servers' certificates.
+func (f folder) authorities() string { return f.path("legacy-ca.pem") }
+
 // log is the supervisor's own log.
 func (f folder) log() string { return f.path("supervisor.log") }
 
@@ -146,7 +149,7 @@ func (f folder) lock() (*os.File, error) {
 // in it. The record goes last: as long as it is there, Down can be run again.
 func (f folder) remove() error {
 	var errs []error
-	for _, p := range []string{f.config(), f.state(), f.secrets(), f.log(), f.record(), f.lockPath()} {
+	for _, p := range []string{f.config(), f.state(), f.authorities(), f.secrets(), f.log(), f.record(), f.lockPath()} {
 		errs = append(errs, os.RemoveAll(p))
 	}
 	_ = os.Remove(string(f)) // not empty when people keep things in it

@@ -135,7 +135,7 @@ func (c *cluster) legacyAccounts() []string {
 		user("repl", secretRepl),
 		"GRANT REPLICATION SLAVE ON *.* TO repl@'%'",
 		"GRANT CONNECTION_ADMIN ON *.* TO repl@'%'",
-		user("vifl", secretLegacy),
+		user("vifl", secretLegacy) + " REQUIRE SSL",
 		"GRANT SELECT, RELOAD, LOCK TABLES, PROCESS, REPLICATION SLAVE, REPLICATION CLIENT, SHOW VIEW, TRIGGER, EVENT ON *.* TO vifl@'%'",
 		"GRANT BACKUP_ADMIN, SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO vifl@'%'",
 		"GRANT ALL ON `_vifl`.* TO vifl@'%'",

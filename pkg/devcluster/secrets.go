@@ -44,13 +44,13 @@ func newSecrets(f folder) (secrets, error) {
 	return s, nil
 }
 
-// files are the two files in the cluster's folder that are written after root's rights are
-// gone; opened before, so that they stay root's: vifl.yaml names commands that vifl runs.
-type files struct{ config, state *os.File }
+// files are the files in the cluster's folder that are written after root's rights are gone; opened
+// before, so that they stay root's: vifl.yaml names commands that vifl runs.
+type files struct{ config, state, authorities *os.File }
 
 func openFiles(f folder) (*files, error) {
 	var opened files
-	for path, to := range map[string]**os.File{f.config(): &opened.config, f.state(): &opened.state} {
+	for path, to := range map[string]**os.File{f.config(): &opened.config, f.state(): &opened.state, f.authorities(): &opened.authorities} {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 		if err != nil {
 			return nil, fmt.Errorf("local fleet: %w", err)

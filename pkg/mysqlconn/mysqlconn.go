@@ -30,10 +30,11 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
 // Reveal is the secret's text, for the one place that hands it to a server.
 func (s Secret) Reveal() string { return string(s) }
 
-// Account is a user of a MySQL server.
+// Account is a user of a MySQL server, and how a connection of its is protected.
 type Account struct {
 	User     string
 	Password Secret
+	TLS      TLS
 }
 
 // Target says which server to connect to, as whom.
@@ -107,7 +108,12 @@ func (silent) Print(...any) {}
 
 // Open makes a pool without connecting.
 func Open(t Target, opts ...Option) (*sql.DB, error) {
-	connector, err := mysql.NewConnector(Config(t, opts...))
+	c := Config(t, opts...)
+	var err error
+	if c.TLS, err = t.TLSConfig(); err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("%s: account %q: %w", t, t.User, err)
 	}
@@ -133,10 +139,16 @@ func Connect(ctx context.Context, t Target, opts ...Option) (*sql.DB, error) {
 func Explain(t Target, err error) error {
 	var ne net.Error
 	switch {
+	case errors.Is(err, mysql.ErrNoTLS):
+		return fmt.Errorf("%s: the server does not speak TLS, which the account %q is to use: %w: check the server's ssl_cert and ssl_key, or leave out tls of the account in vifl.yaml", t, t.User, err)
+	case numbered(err, 3159):
+		return fmt.Errorf("%s: the server wants TLS (require_secure_transport): %w: give the account %q tls in vifl.yaml", t, err, t.User)
+	case isHandshake(err):
+		return fmt.Errorf("%s: the server's certificate was not accepted, or ours was not: %w: check tls of the account %q in vifl.yaml, and that this is the right server", t, err, t.User)
 	case IsAccessDenied(err) && !numbered(err, 1045, 1698):
 		return fmt.Errorf("%s: the account %q lacks a privilege: %w: see docs/accounts.md", t, t.User, err)
 	case IsAccessDenied(err):
-		return fmt.Errorf("%s: the server turned the account %q away: %w: check its name, password and host part", t, t.User, err)
+		return fmt.Errorf("%s: the server turned the account %q away: %w: check its name, password and host part%s", t, t.User, err, t.withoutTLS())
 	case IsUnknownDatabase(err):
 		return fmt.Errorf("%s: no database %q there: %w: is this the right server?", t, t.Database, err)
 	case errors.As(err, &ne), IsConnectionLost(err):

@@ -28,7 +28,14 @@ func Run(ctx context.Context, recipient *sql.DB, donor mysqlconn.Target, progres
 		defer close(watching)
 		watch(watched, recipient, progress)
 	}()
-	_, err := recipient.ExecContext(ctx, "CLONE INSTANCE FROM "+text(donor.User)+"@"+text(donor.Host)+":"+strconv.Itoa(donor.Port)+" IDENTIFIED BY "+text(donor.Password.Reveal()))
+	clone := "CLONE INSTANCE FROM " + text(donor.User) + "@" + text(donor.Host) + ":" + strconv.Itoa(donor.Port) + " IDENTIFIED BY " + text(donor.Password.Reveal())
+	if donor.TLS.Mode != "" {
+		// Without it the recipient takes a connection without TLS when that is what it gets. It does not
+		// verify the donor's certificate; that vifl's own connection to it did, and that the clone has
+		// the donor's rows, is what the seed and every diff behind it check.
+		clone += " REQUIRE SSL"
+	}
+	_, err := recipient.ExecContext(ctx, clone)
 	stop()
 	<-watching
 	switch {

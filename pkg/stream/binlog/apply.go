@@ -101,6 +101,7 @@ type progress struct {
 	at        position.FilePos
 	gtid      string           // empty: the stream has none
 	ahead     position.FilePos // zero: none
+	pending   position.FilePos // transaction.Part's at that place
 	committed time.Time        // zero: as it was
 	state     string
 	done      uint64
@@ -115,6 +116,10 @@ func (c *claim) update(p progress) string {
 	if !p.ahead.IsZero() {
 		ahead = fmt.Sprintf("ahead_file=%s,ahead_pos=%d", quote(p.ahead.File), p.ahead.Pos)
 	}
+	pending := "pending_file=NULL,pending_pos=NULL"
+	if !p.pending.IsZero() {
+		pending = fmt.Sprintf("pending_file=%s,pending_pos=%d", quote(p.pending.File), p.pending.Pos)
+	}
 	gtid := ""
 	if p.gtid != "" {
 		gtid = "gtid=" + quote(p.gtid) + ","
@@ -125,9 +130,9 @@ func (c *claim) update(p progress) string {
 	}
 	// updated is when the position was saved; assignments are made from left to right.
 	p.message = c.w.stream.advise(p.message)
-	return fmt.Sprintf("UPDATE _vifl.stream_progress SET updated=IF(file=%[1]s AND pos=%[2]d,updated,UTC_TIMESTAMP(6)),file=%[1]s,pos=%[2]d,server=%[12]s,%[13]s%[3]s,%[4]s"+
+	return fmt.Sprintf("UPDATE _vifl.stream_progress SET updated=IF(file=%[1]s AND pos=%[2]d,updated,UTC_TIMESTAMP(6)),file=%[1]s,pos=%[2]d,server=%[12]s,%[13]s%[3]s,%[14]s,%[4]s"+
 		"state=%[5]s,done=%[6]d,passed=%[7]t,blocked=LEFT(%[8]s,64),message=LEFT(%[9]s,1000),beat=beat+1 WHERE id=%[10]d AND generation=%[11]d",
-		quote(p.at.File), p.at.Pos, ahead, committed, quote(p.state), p.done, p.passed, quote(p.blocked), quote(p.message), c.id, c.generation, quote(p.at.Server), gtid)
+		quote(p.at.File), p.at.Pos, ahead, committed, quote(p.state), p.done, p.passed, quote(p.blocked), quote(p.message), c.id, c.generation, quote(p.at.Server), gtid, pending)
 }
 
 // note writes a state and a message and leaves the position as it is.

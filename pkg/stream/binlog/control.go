@@ -48,6 +48,8 @@ var controlTables = []string{
 	gtid mediumtext CHARACTER SET ascii COMMENT 'all that is applied, of a stream from a group',
 	ahead_file varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'parts of what lies before may be applied',
 	ahead_pos bigint unsigned,
+	pending_file varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'where the oldest XA transaction begins that is prepared and not decided',
+	pending_pos bigint unsigned,
 	done bigint unsigned NOT NULL DEFAULT 0 COMMENT 'the order that state is about',
 	state enum('running','stopped','error') NOT NULL,
 	passed boolean NOT NULL DEFAULT FALSE COMMENT 'the place to stop at was passed, or is none',
@@ -83,6 +85,7 @@ type row struct {
 	at          position.FilePos // zero: a stream from a group has not read yet
 	gtid        string           // of a stream from a group
 	ahead       position.FilePos // zero: none
+	pending     position.FilePos // transaction.Part's; zero: none
 	done        uint64
 	state       string
 	passed      bool
@@ -100,7 +103,7 @@ func (r *row) stopped() bool { return !r.failed() && r.state == stateStopped && 
 
 const selectRow = `SELECT s.id, s.server, s.source, s.db, s.start_file, s.start_pos, IFNULL(s.start_gtid, ''), s.command, s.wanted, s.stop_file, s.stop_pos, s.stop_server,
 	IFNULL(s.owner, ''), s.token IS NOT NULL AND s.seen > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND,
-	p.generation, p.file, p.pos, p.server, IFNULL(p.gtid, ''), p.ahead_file, p.ahead_pos, p.done, p.state, p.passed, p.blocked, p.message,
+	p.generation, p.file, p.pos, p.server, IFNULL(p.gtid, ''), p.ahead_file, p.ahead_pos, p.pending_file, p.pending_pos, p.done, p.state, p.passed, p.blocked, p.message,
 	TIMESTAMPDIFF(SECOND, '1970-01-01', p.updated), p.committed
 	FROM _vifl.stream s JOIN _vifl.stream_progress p ON p.id = s.id WHERE s.name = ?`
 
@@ -113,12 +116,12 @@ type queryer interface {
 func (s *Stream) read(ctx context.Context, q queryer, takeover time.Duration) (*row, error) {
 	var r row
 	var wanted string
-	var stopFile, stopServer, aheadFile sql.NullString
-	var stopPos, aheadPos sql.Null[uint64]
+	var stopFile, stopServer, aheadFile, pendingFile sql.NullString
+	var stopPos, aheadPos, pendingPos sql.Null[uint64]
 	var updated, committed int64
 	err := q.QueryRowContext(ctx, selectRow, takeover.Microseconds(), s.name).Scan(&r.id, &r.server, &r.source, &r.database,
 		&r.start.File, &r.start.Pos, &r.startGTID, &r.command, &wanted, &stopFile, &stopPos, &stopServer, &r.owner, &r.alive,
-		&r.generation, &r.at.File, &r.at.Pos, &r.at.Server, &r.gtid, &aheadFile, &aheadPos, &r.done, &r.state, &r.passed, &r.blocked, &r.message, &updated, &committed)
+		&r.generation, &r.at.File, &r.at.Pos, &r.at.Server, &r.gtid, &aheadFile, &aheadPos, &pendingFile, &pendingPos, &r.done, &r.state, &r.passed, &r.blocked, &r.message, &updated, &committed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || mysqlconn.IsNoSuchTable(err):
 		return nil, nil
@@ -134,6 +137,9 @@ func (s *Stream) read(ctx context.Context, q queryer, takeover time.Duration) (*
 	}
 	if aheadFile.Valid {
 		r.ahead = position.FilePos{Server: r.at.Server, File: aheadFile.String, Pos: aheadPos.V}
+	}
+	if pendingFile.Valid {
+		r.pending = position.FilePos{Server: r.at.Server, File: pendingFile.String, Pos: pendingPos.V}
 	}
 	r.updated = time.Unix(updated, 0).UTC()
 	if committed > 0 {

@@ -368,3 +368,31 @@ func TestThrottle(t *testing.T) {
 	r.stopAtEnd()
 	same(t, "t")
 }
+
+// A distributed transaction that was prepared is decided behind the end of the worker that read
+// its PREPARE, in another file of the binlog.
+func TestXAAcrossWorkers(t *testing.T) {
+	r := begun(t, options(), "create table t (id int primary key, n int)")
+	prepare := func(name string, id int) {
+		do(t, world.legacy, "use "+database, "xa start '"+name+"'", fmt.Sprintf("insert into t values (%d, 1)", id), "xa end '"+name+"'", "xa prepare '"+name+"'")
+	}
+	prepare("first", 1)
+	do(t, world.legacy, "use "+database, "insert into t values (10, 1)")
+	prepare("second", 2)
+	prepare("third", 3)
+	do(t, world.legacy, "flush binary logs", "use "+database, "insert into t values (11, 1)")
+	r.stopAtEnd()
+	r.resume()
+	for i, decision := range []string{"xa commit 'second'", "xa rollback 'third'", "xa commit 'first'"} {
+		r.stop(errAbandoned)
+		r.start()
+		do(t, world.legacy, decision, "use "+database, fmt.Sprintf("insert into t values (%d, 1)", 20+i))
+		r.stopAtEnd()
+		r.resume()
+	}
+	r.stopAtEnd()
+	same(t, "t")
+	if row, err := r.stream.present(within(t, time.Minute)); err != nil || !row.pending.IsZero() {
+		t.Errorf("nothing is prepared any more, but the stream would read from %s on, %v", row.pending, err)
+	}
+}

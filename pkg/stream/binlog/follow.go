@@ -40,6 +40,8 @@ type follower struct {
 	// With loaded unset nothing of this is known.
 	loaded           bool
 	at, saved, ahead position.FilePos
+	// pending is transaction.Part's at that place, savedPending at saved.
+	pending, savedPending position.FilePos
 	// gtid is what is applied up to at, of a stream that reads a group; nil for others.
 	gtid replication.GTIDSet
 	// server is whom such a stream reads, looked when it was last seen to be fit for that.
@@ -149,11 +151,14 @@ func (f *follower) load(ctx context.Context) error {
 		return errLost
 	}
 	f.at, f.saved, f.ahead = r.at, r.at, r.ahead
+	f.pending, f.savedPending = r.pending, r.pending
 	if s.group != nil {
 		f.reader = nil // chosen when something is to be read
 		if f.gtid, err = replication.ParseMysql56GTIDSet(r.gtid); err != nil {
 			return final("the set of applied GTIDs cannot be read: %v", err)
 		}
+	} else {
+		f.reader.Since = r.pending
 	}
 	f.committed, f.touched, f.blocked, f.message = time.Time{}, false, r.blocked, r.message
 	if r.stopped() || r.failed() {
@@ -253,7 +258,7 @@ func (f *follower) atStop(ctx context.Context, o order) (done bool, err error) {
 	// Between saved and at nothing was changed: it was not behind when the order was given.
 	if s, err := position.Compare(f.saved, o.stop); err == nil && s <= 0 && !f.touched {
 		f.stopReading()
-		f.at = f.saved
+		f.at, f.pending = f.saved, f.savedPending
 		return false, nil
 	}
 	return true, f.settle(ctx, o, progress{state: stateStopped, passed: true})
@@ -261,7 +266,7 @@ func (f *follower) atStop(ctx context.Context, o order) (done bool, err error) {
 
 // settle writes how an order ended, with the position.
 func (f *follower) settle(ctx context.Context, o order, p progress) error {
-	p.at, p.gtid, p.ahead, p.committed, p.done = f.at, f.applied(), f.ahead, f.committed, o.command
+	p.at, p.gtid, p.ahead, p.pending, p.committed, p.done = f.at, f.applied(), f.ahead, f.pending, f.committed, o.command
 	db, err := f.c.w.stream.db(ctx)
 	if err != nil {
 		return err
@@ -275,7 +280,7 @@ func (f *follower) settle(ctx context.Context, o order, p progress) error {
 }
 
 func (f *follower) isSaved() {
-	f.saved, f.savedAt, f.committed, f.touched = f.at, time.Now(), time.Time{}, false
+	f.saved, f.savedPending, f.savedAt, f.committed, f.touched = f.at, f.pending, time.Now(), time.Time{}, false
 	f.backoff, f.message = backoffMin, ""
 }
 
@@ -286,7 +291,7 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 		return err
 	}
 	if b.rows == 0 {
-		f.at, f.gtid = b.last.End, gtid
+		f.at, f.pending, f.gtid = b.last.End, b.last.Pending, gtid
 		if !f.ahead.IsZero() && f.at == f.ahead {
 			f.ahead = position.FilePos{}
 		}
@@ -297,17 +302,17 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 	}
 	f.asked = false
 	f.watch.lastChange.Store(time.Now().UnixNano())
-	after := progress{at: b.last.End, gtid: textOf(gtid), committed: b.last.Committed, state: stateRunning, done: o.command}
+	after := progress{at: b.last.End, pending: b.last.Pending, gtid: textOf(gtid), committed: b.last.Committed, state: stateRunning, done: o.command}
 	reached := b.last.End == o.stop
 	if reached {
 		after.state = stateStopped
 	}
-	before := progress{at: f.at, ahead: b.last.End, committed: f.committed, state: stateRunning, done: o.command}
+	before := progress{at: f.at, pending: f.pending, ahead: b.last.End, committed: f.committed, state: stateRunning, done: o.command}
 	saved, err := f.apply.apply(ctx, &job{changes: b.parts, before: before, after: after, again: !f.ahead.IsZero()})
 	if err != nil {
 		return err
 	}
-	f.at, f.gtid, f.ahead = b.last.End, gtid, position.FilePos{}
+	f.at, f.pending, f.gtid, f.ahead = b.last.End, b.last.Pending, gtid, position.FilePos{}
 	f.committed, f.touched = b.last.Committed, true
 	if !saved {
 		// The next batch's beginning saves it too; only what nothing follows is saved here.
@@ -325,7 +330,7 @@ func (f *follower) batch(ctx context.Context, o order, b batch) error {
 func (f *follower) large(ctx context.Context, o order) error {
 	f.asked = false
 	var passed, reached bool
-	var end position.FilePos
+	var end, pending position.FilePos
 	var gtid replication.GTIDSet
 	var odd error
 	next := func(ctx context.Context) (*transaction.Part, error) {
@@ -352,7 +357,7 @@ func (f *follower) large(ctx context.Context, o order) error {
 		if gtid, odd = f.with([]*transaction.Part{last}); odd != nil {
 			return progress{}, false
 		}
-		p := progress{at: last.End, gtid: textOf(gtid), committed: last.Committed, state: stateRunning, done: o.command}
+		p := progress{at: last.End, pending: last.Pending, gtid: textOf(gtid), committed: last.Committed, state: stateRunning, done: o.command}
 		if !o.stop.IsZero() {
 			c, err := position.Compare(last.End, o.stop)
 			passed, reached = err != nil || c > 0, err == nil && c == 0
@@ -360,7 +365,7 @@ func (f *follower) large(ctx context.Context, o order) error {
 		if reached {
 			p.state = stateStopped
 		}
-		end = last.End
+		end, pending = last.End, last.Pending
 		return p, !passed
 	})
 	var r *readError
@@ -380,7 +385,7 @@ func (f *follower) large(ctx context.Context, o order) error {
 	case err != nil:
 		return err
 	}
-	f.at, f.gtid = end, gtid
+	f.at, f.pending, f.gtid = end, pending, gtid
 	f.isSaved()
 	if reached {
 		f.settled, f.since = o.command, time.Now()
@@ -493,7 +498,7 @@ func (f *follower) savePosition(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	if err := f.c.save(ctx, db, progress{at: f.at, gtid: f.applied(), ahead: f.ahead, committed: f.committed, state: stateRunning, done: o.command}); err != nil {
+	if err := f.c.save(ctx, db, progress{at: f.at, pending: f.pending, gtid: f.applied(), ahead: f.ahead, committed: f.committed, state: stateRunning, done: o.command}); err != nil {
 		return err
 	}
 	f.isSaved()

@@ -108,3 +108,22 @@ func TestAccounts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The binlog is read, and written to the target, over TLS where the account says so.
+func TestReadsOverTLS(t *testing.T) {
+	do(t, world.legacy, "drop user if exists secret", "create user secret identified by 'p' require ssl", "grant select, replication slave, replication client on *.* to secret")
+	s := source()
+	s.Target.Account = mysqlconn.Account{User: "secret", Password: "p", TLS: mysqlconn.TLS{Mode: mysqlconn.TLSVerifyCA, CA: world.source.DataDir() + "/ca.pem"}}
+	r := begun(t, options(), "create table t (id int primary key, n int)")
+	r.stop(nil)
+	r.stream = New(target, "vifl_0123", database, s)
+	r.start()
+	do(t, world.legacy, "use "+database, "insert into t values (1, 1), (2, 2)")
+	r.stopAtEnd()
+	same(t, "t")
+	s.Target.TLS = mysqlconn.TLS{}
+	err := s.Follow(within(t, time.Minute), end(t), func(*dump.Event) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "secret") {
+		t.Errorf("without TLS: %v, expected the account to be turned away", err)
+	}
+}

@@ -135,7 +135,17 @@ func (s Source) open(ctx context.Context, from position.FilePos) (*client.Conn, 
 		}
 		return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
 	}
-	c, err := client.ConnectWithDialer(ctx, "tcp", s.Target.Addr(), s.Target.User, s.Target.Password.Reveal(), "", dial)
+	secure, err := s.Target.TLSConfig()
+	if err != nil {
+		return nil, false, permanent{err}
+	}
+	protect := func(c *client.Conn) error {
+		if secure != nil {
+			c.SetTLSConfig(secure)
+		}
+		return nil
+	}
+	c, err := client.ConnectWithDialer(ctx, "tcp", s.Target.Addr(), s.Target.User, s.Target.Password.Reveal(), "", dial, protect)
 	if err != nil {
 		return nil, false, err
 	}

@@ -218,14 +218,15 @@ func parts(t *testing.T, l *legacy) {
 		at := l.end(t)
 		l.run(t, "xa commit 'big'")
 		var b *transaction.Blocked
-		if _, err := l.read(t, r, from, l.end(t)); !errors.As(err, &b) || b.At != at {
+		small := transaction.New(l.source(), "slack", l.tables("slack"), 1000)
+		if _, err := l.read(t, small, from, l.end(t)); !errors.As(err, &b) || b.At != at {
 			t.Errorf("a prepared transaction larger than the limit: %v", err)
 		}
 	}
 }
 
 // xaOverConnections: a reader keeps what is prepared when its connection breaks; a new one
-// is blocked at the commit.
+// is blocked at the commit, unless it is told where to begin.
 func xaOverConnections(t *testing.T, l *legacy) {
 	fresh(t, l)
 	from := l.end(t)
@@ -254,6 +255,20 @@ func xaOverConnections(t *testing.T, l *legacy) {
 	var b *transaction.Blocked
 	if _, err := l.read(t, l.reader("slack"), middle, l.end(t)); !errors.As(err, &b) {
 		t.Errorf("a new reader behind the PREPARE: %v", err)
+	}
+	fresh := l.reader("slack")
+	fresh.Since = all[0].Pending
+	if again, err := l.read(t, fresh, middle, l.end(t)); err != nil || len(again) != 2 || len(again[1].Changes) != 1 || again[1].End != all[1].End {
+		t.Errorf("a new reader that begins at %s, where the transaction does: %d parts, %v", fresh.Since, len(again), err)
+	}
+	if all[0].Pending != from || !all[1].Pending.IsZero() {
+		t.Errorf("the oldest that is prepared begins at %s, then %s; expected %s, and nothing behind the commit", all[0].Pending, all[1].Pending, from)
+	}
+	// A place inside a transaction is none to go on from.
+	odd := middle
+	odd.Pos++
+	if again, err := l.read(t, fresh, odd, l.end(t)); err == nil || !dump.IsPermanent(err) {
+		t.Errorf("going on inside a transaction: %d parts, %v", len(again), err)
 	}
 }
 

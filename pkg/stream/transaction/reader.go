@@ -26,6 +26,10 @@ type Reader struct {
 	// shall be passed by: it then comes as a Part without changes. Its error ends Run. Nil
 	// skips none. Set it before the first Run.
 	Skip func(GTID) (bool, error)
+	// Since is where to begin reading, nothing of it handed over, when Run's from is a place behind
+	// which transactions are decided whose PREPARE this Reader has not read: the Pending of the part
+	// that ended at from. Zero: there are none.
+	Since position.FilePos
 
 	// end is the End of the last part that was handed over and taken.
 	end position.FilePos
@@ -47,14 +51,27 @@ func New(source dump.Source, database string, tables func(context.Context) (*sch
 // or at what waiting does not mend: an error for which dump.IsPermanent holds, or a
 // *Blocked. A part stays as it is; what it holds must not be changed.
 //
-// An XA transaction that is prepared is kept with the Reader: when another one reads on
-// behind the PREPARE, or one that has never read it, it is Blocked at the COMMIT.
+// An XA transaction that is prepared is kept with the Reader. Another one that reads on behind the
+// PREPARE, without Since, is Blocked at the COMMIT.
 func (r *Reader) Run(ctx context.Context, from position.FilePos, handle func(*Part) error) error {
+	begin := from
 	if from != r.end {
-		r.rewind(from)
+		if !r.Since.IsZero() && !r.knows(from) {
+			c, err := position.Compare(r.Since, from)
+			if err != nil {
+				return dump.Permanent(fmt.Errorf("%s: reading the binlog from %s on, for what was prepared there and decided behind %s: %w", r.source.Target, r.Since, from, err))
+			}
+			if c < 0 {
+				begin = r.Since
+			}
+		}
+		r.rewind(begin)
 	}
-	s := &session{Reader: r, ctx: ctx, handle: handle, boundary: from, mappings: map[uint64]*mapping{}}
-	return r.source.Follow(ctx, from, s.event)
+	s := &session{Reader: r, ctx: ctx, handle: handle, boundary: begin, mappings: map[uint64]*mapping{}}
+	if begin != from {
+		s.from = from
+	}
+	return r.source.Follow(ctx, begin, s.event)
 }
 
 // session is one connection's reading.
@@ -64,6 +81,7 @@ type session struct {
 	handle func(*Part) error
 	schema *schema.Schema // nil until needed
 
+	from     position.FilePos // what ends up to there is not handed over; zero for none, or no more
 	boundary position.FilePos // the last place between two transactions
 	begun    bool             // inside BEGIN … COMMIT
 	changes  []Change         // of the open transaction, those not handed over yet
@@ -166,16 +184,39 @@ func (s *session) commit(e *dump.Event) error {
 
 // end hands over what is left of a transaction that ends with e.
 func (s *session) end(e *dump.Event) error {
-	p := &Part{Changes: s.changes, Bytes: s.bytes, Last: true, End: e.End, GTID: s.gtid}
+	p := &Part{Changes: s.changes, Bytes: s.bytes, Last: true, End: e.End, GTID: s.gtid, Pending: s.pending()}
 	if e.Timestamp != 0 {
 		p.Committed = time.Unix(int64(e.Timestamp), 0).UTC()
 	}
 	s.reset()
-	if err := s.handle(p); err != nil {
+	if err := s.hand(p); err != nil {
+		// What is known of distributed transactions is so up to the last part that was taken.
+		s.rewind(s.Reader.end)
 		return err
 	}
 	s.boundary, s.Reader.end = e.End, e.End
 	return nil
+}
+
+// hand hands a part over, unless it was applied before.
+func (s *session) hand(p *Part) error {
+	if s.from.IsZero() {
+		return s.handle(p)
+	}
+	if !p.Last {
+		return nil // a transaction that ends behind from begins there too
+	}
+	c, err := position.Compare(p.End, s.from)
+	switch {
+	case err != nil:
+		return dump.Permanent(err)
+	case c < 0:
+		return nil
+	case c == 0:
+		s.from = position.FilePos{}
+		return nil
+	}
+	return dump.Permanent(fmt.Errorf("%s: no transaction ends at %s in the binlog now: seed the landing again", s.source.Target, s.from))
 }
 
 func (s *session) reset() {
@@ -331,7 +372,7 @@ func (s *session) add(c Change, size int) error {
 	}
 	s.changes = append(s.changes, c)
 	s.bytes += size
-	if s.bytes <= s.limit {
+	if s.bytes <= s.limit || s.xa.name != "" && s.bytes <= s.limit*xaLimit {
 		return nil
 	}
 	if s.xa.name != "" {
@@ -343,5 +384,5 @@ func (s *session) add(c Change, size int) error {
 	p := &Part{Changes: s.changes, Bytes: s.bytes}
 	s.discard()
 	s.handed = true
-	return s.handle(p)
+	return s.hand(p)
 }

@@ -46,6 +46,9 @@ type Part struct {
 	Last bool
 	// End is where the transaction ends.
 	End position.FilePos
+	// Pending is where the oldest XA transaction begins that is prepared here and not decided; zero
+	// for none. A Reader that knows nothing of it has to begin there: see Reader.Since.
+	Pending position.FilePos
 	// GTID is the transaction's; none where the source has no GTIDs, or between two
 	// transactions.
 	GTID GTID

@@ -21,9 +21,14 @@ type prepared struct {
 	changes  []Change
 	bytes    int
 	tooLarge bool
+	began    position.FilePos // the boundary before it
 	at       position.FilePos // where its PREPARE ends
 	decided  position.FilePos // where its COMMIT or ROLLBACK ends; zero for none
 }
+
+// xaLimit times the reader's limit is how large a distributed transaction may be, and all together
+// that are prepared: what will be decided of one is not known before its end, so it is kept whole.
+const xaLimit = 16
 
 // decidedAtMost bounds how many decided ones are kept beside their bytes.
 const decidedAtMost = 1000
@@ -49,17 +54,33 @@ func (r *Reader) keep(p *prepared) {
 		}
 	}
 	r.prepared = slices.DeleteFunc(r.prepared, func(q *prepared) bool {
-		if q.decided.IsZero() || bytes <= r.limit && decided <= decidedAtMost {
+		if q.decided.IsZero() || bytes <= r.limit*xaLimit && decided <= decidedAtMost {
 			return false
 		}
 		bytes -= q.bytes
 		decided--
 		return true
 	})
-	if bytes > r.limit {
+	if bytes > r.limit*xaLimit {
 		p.changes, p.bytes, p.tooLarge = nil, 0, true
 	}
 	r.prepared = append(r.prepared, p)
+}
+
+// pending is where the oldest one begins that waits for its decision; zero for none.
+func (r *Reader) pending() position.FilePos {
+	for _, p := range r.prepared {
+		if p.decided.IsZero() {
+			return p.began
+		}
+	}
+	return position.FilePos{}
+}
+
+// knows reports that all was read that is prepared at that place: the reader came by there.
+func (r *Reader) knows(at position.FilePos) bool {
+	c, err := position.Compare(r.end, at)
+	return !r.end.IsZero() && err == nil && c >= 0
 }
 
 // rewind puts back what is known of distributed transactions to a place that is read from
@@ -111,25 +132,18 @@ func (s *session) xaStatement(e *dump.Event, sql, kind string) error {
 		case p == nil:
 			return s.blocked(kind, "the transaction was prepared before the reading began, so that its changes are not known: seed the landing again, and decide prepared transactions first")
 		case p.tooLarge:
-			return s.blocked(kind, "the prepared transaction is larger than can be kept until its commit (%d bytes)", s.limit)
+			return s.blocked(kind, "the prepared transaction is larger than can be kept until its commit (%d bytes)", s.limit*xaLimit)
 		}
-		s.changes, s.bytes = p.changes, p.bytes
-		if err := s.end(e); err != nil {
-			return err
-		}
-		p.decided = e.End
-		return nil
+		s.changes, s.bytes, p.decided = p.changes, p.bytes, e.End
+		return s.end(e)
 	case "ROLLBACK":
 		if s.begun {
 			return s.rollback(e, "ROLLBACK")
 		}
-		if err := s.end(e); err != nil {
-			return err
-		}
 		if p := s.waiting(name); p != nil {
 			p.decided = e.End
 		}
-		return nil
+		return s.end(e)
 	}
 	return s.blocked(kind, "it is not understood")
 }
@@ -141,15 +155,11 @@ func (s *session) xaPrepare(e *dump.Event) error {
 	}
 	if onePhase := e.Body[0] != 0; onePhase {
 		if s.xa.tooLarge {
-			return s.blocked("XA COMMIT … ONE PHASE", "the transaction is larger than can be kept until its commit (%d bytes)", s.limit)
+			return s.blocked("XA COMMIT … ONE PHASE", "the transaction is larger than can be kept until its commit (%d bytes)", s.limit*xaLimit)
 		}
 		return s.end(e)
 	}
-	p := &prepared{name: s.xa.name, changes: s.changes, bytes: s.bytes, tooLarge: s.xa.tooLarge, at: e.End}
+	s.keep(&prepared{name: s.xa.name, changes: s.changes, bytes: s.bytes, tooLarge: s.xa.tooLarge, began: s.boundary, at: e.End})
 	s.discard()
-	if err := s.end(e); err != nil {
-		return err
-	}
-	s.keep(p)
-	return nil
+	return s.end(e)
 }
