@@ -450,14 +450,14 @@ func SplitAddress(addr string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Account reads the password from where the credential says. Relative files are relative
-// to vifl.yaml. The error never contains the password.
+// Account reads the password from where the credential says, and the files of its TLS. Relative files are
+// relative to vifl.yaml. The error never contains the password.
 func (c *Config) Account(cr Credential) (mysqlconn.Account, error) {
 	acc := mysqlconn.Account{User: cr.User}
-	if t := cr.TLS; t != nil {
-		acc.TLS = mysqlconn.TLS{Mode: t.Mode, CA: c.file(t.CA), Cert: c.file(t.Cert), Key: c.file(t.Key)}
-		if acc.TLS.Mode == "" {
-			acc.TLS.Mode = mysqlconn.TLSVerifyIdentity
+	if cr.TLS != nil {
+		var err error
+		if acc.TLS, err = c.tls(*cr.TLS); err != nil {
+			return acc, fmt.Errorf("tls of %q: %w", cr.User, err)
 		}
 	}
 	switch {
@@ -486,16 +486,39 @@ func (c *Config) Account(cr Credential) (mysqlconn.Account, error) {
 	return acc, nil
 }
 
+// tls reads the files.
+func (c *Config) tls(t TLS) (mysqlconn.TLS, error) {
+	out := mysqlconn.TLS{Mode: t.Mode}
+	if out.Mode == "" {
+		out.Mode = mysqlconn.TLSVerifyIdentity
+	}
+	var key string
+	for _, f := range []struct {
+		path string
+		to   *string
+	}{{t.CA, &out.CA}, {t.Cert, &out.Cert}, {t.Key, &key}} {
+		if f.path == "" {
+			continue
+		}
+		raw, err := os.ReadFile(c.file(f.path))
+		if err != nil {
+			return out, err
+		}
+		// Nothing would stand for the system's authorities.
+		if *f.to = strings.TrimSpace(string(raw)); *f.to == "" {
+			return out, fmt.Errorf("%s is empty, expected PEM", c.file(f.path))
+		}
+	}
+	out.Key = mysqlconn.Secret(key)
+	return out, nil
+}
+
 // file is a path of the configuration's; a relative one is relative to vifl.yaml.
 func (c *Config) file(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	path = filepath.Join(filepath.Dir(c.path), path)
-	if abs, err := filepath.Abs(path); err == nil { // children have folders of their own
-		return abs
-	}
-	return path
+	return filepath.Join(filepath.Dir(c.path), path)
 }
 
 // SideTarget is side a or b of a shard, as vifl's own account on it.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vifl/vifl/pkg/mysqlconn"
 )
 
 const good = `
@@ -90,7 +92,7 @@ func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
 		"a part of a second":       {"{max_age: 5m}", "{diff_replica_delay: 1500ms}", "limits.diff_replica_delay: found 1.5s"},
 		"a time without a unit":    {"{max_age: 5m}", "{max_age: 15}", `line 16: limits.max_age: found "15", expected a time with its unit`},
 		"a text for a list":        {"[zone1]", "zone1", "line 5: cells: found a single value, expected a list"},
-		"a value for keys":         {"{user: vifl, password_env: VIFL_TEST_PASSWORD}", "vifl", "line 4: vtgate.account: found a single value, expected the keys user, password_file, password_env"},
+		"a value for keys":         {"{user: vifl, password_env: VIFL_TEST_PASSWORD}", "vifl", "line 4: vtgate.account: found a single value, expected the keys user, password_file, password_env, tls"},
 		"a key twice":              {"cells: [zone1]", "cells: [zone1]\ncells: [zone2]", "line 6: cells: it is given twice, first in line 5"},
 		"an empty shard":           {"shards:\n", "shards:\n  -\n", "line 18: shards[0]: found an item with nothing in it"},
 		"a value with its line":    {"10.0.0.4:3306", "10.0.0.4", "line 19: shards: 4567: sides.b: found"},
@@ -104,6 +106,9 @@ func TestBrokenFilesAreRefusedWithTheLine(t *testing.T) {
 		"one connection for all":   {"legacy: {", "legacy: {tablet_connection: legacy, ", "legacy.tablet_connection: found \"legacy\", expected {shard}"},
 		"an unknown topo server":   {"topo: {", "topo: {implementation: etcd3, ", "expected etcd2, zk2 or consul"},
 		"a keyspace with a blank":  {"landing: {", "landing: {keyspace: 'my {shard}', ", "expected letters, digits, _ and - only"},
+		"an unknown mode of TLS":   {"legacy: {admin: {", "legacy: {admin: {tls: {mode: preferred}, ", `line 8: legacy.admin.tls.mode: found "preferred", expected required, verify_ca or verify_identity`},
+		"a certificate, no key":    {"legacy: {admin: {", "legacy: {admin: {tls: {cert: c.pem}, ", "line 8: legacy.admin.tls: one of cert and key is given"},
+		"an unknown key of TLS":    {"legacy: {admin: {", "legacy: {admin: {tls: {pem: c.pem}, ", "line 8: legacy.admin.tls.pem: unknown key, expected one of mode, ca, cert, key"},
 		"no shards":                {good[strings.Index(good, "shards:"):], "", "shards: none given"},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)
@@ -162,5 +167,39 @@ func TestAnEmptyPasswordIsRefused(t *testing.T) {
 		if _, err := c.Account(cr); err == nil || !strings.Contains(err.Error(), "is empty") {
 			t.Errorf("%s: %v, expected an error that it is empty", key, err)
 		}
+	}
+}
+
+// TLS is the strictest that can be asked for unless the file says otherwise, and what the files hold.
+func TestTLSOfAnAccount(t *testing.T) {
+	c, err := load(t, strings.Replace(good, "legacy: {admin: {", "legacy: {admin: {tls: {ca: ca.pem, cert: both.pem, key: both.pem}, ", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(c.Path()), name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Account(c.Legacy.Admin); err == nil || !strings.Contains(err.Error(), "ca.pem: no such file") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	write("ca.pem", "\n")
+	if _, err := c.Account(c.Legacy.Admin); err == nil || !strings.Contains(err.Error(), "ca.pem is empty, expected PEM") {
+		t.Errorf("a file with nothing in it: %v; without authorities the system's would count", err)
+	}
+	write("ca.pem", "authorities\n")
+	write("both.pem", "certificate and key\n")
+	target, err := c.SideTarget(c.Shards[0], SideA)
+	want := mysqlconn.TLS{Mode: mysqlconn.TLSVerifyIdentity, CA: "authorities", Cert: "certificate and key", Key: "certificate and key"}
+	if err != nil || target.TLS != want {
+		t.Errorf("TLS of mode %s, %v", target.TLS.Mode, err)
+	}
+	t.Setenv("VIFL_TEST_PASSWORD", "x")
+	if err := c.CheckCredentials(); err == nil || !strings.Contains(err.Error(), "tls.ca: found no certificate in it") {
+		t.Errorf("what is no certificate: %v", err)
+	}
+	if target, err := c.MainsTarget(); err != nil || target.TLS != (mysqlconn.TLS{}) {
+		t.Errorf("an account without tls has some, %v", err)
 	}
 }

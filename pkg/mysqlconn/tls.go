@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 )
 
 // Modes of TLS, as the --ssl-mode of MySQL's own clients names them.
@@ -20,13 +19,13 @@ const (
 	TLSVerifyIdentity = "verify_identity"
 )
 
-// TLS says how a connection is encrypted. The zero value is none. Files are PEM; they are read whenever a
-// pool is opened, so a renewed certificate needs no restart.
+// TLS says how a connection is encrypted. The zero value is none. Authorities, certificate and key are
+// PEM itself and no files: a seed connects from a process that may not read what is root's.
 type TLS struct {
 	Mode string // "" for no TLS
-	CA   string // file of authorities; "" for the system's
-	Cert string // file of our own certificate, for accounts that REQUIRE X509; "" for none
-	Key  string // file of its key
+	CA   string // authorities; "" for the system's
+	Cert string // our own certificate, for accounts that REQUIRE X509; "" for none
+	Key  Secret // its key
 }
 
 // TLSConfig is what a connection to the target needs; nil without TLS, and over a socket, which no
@@ -38,19 +37,15 @@ func (t Target) TLSConfig() (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.Host}
 	if s.CA != "" {
-		pem, err := os.ReadFile(s.CA)
-		if err != nil {
-			return nil, fmt.Errorf("%s: authorities for TLS: %w", t, err)
-		}
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: authorities for TLS: found no certificate in %s, expected some in PEM", t, s.CA)
+		if !c.RootCAs.AppendCertsFromPEM([]byte(s.CA)) {
+			return nil, fmt.Errorf("%s: tls.ca: found no certificate in it, expected some in PEM", t)
 		}
 	}
 	if s.Cert != "" || s.Key != "" {
-		pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
+		pair, err := tls.X509KeyPair([]byte(s.Cert), []byte(s.Key.Reveal()))
 		if err != nil {
-			return nil, fmt.Errorf("%s: our certificate for TLS, of %s and %s: %w", t, s.Cert, s.Key, err)
+			return nil, fmt.Errorf("%s: tls.cert and tls.key: %w", t, err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

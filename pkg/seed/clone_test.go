@@ -72,7 +72,7 @@ func TestCloneFromAReplica(t *testing.T) {
 	mysqldtest.Exec(t, srv, "INSERT INTO slack.messages (team_id, body) VALUES (77, 'replicated')")
 	mysqldtest.CaughtUp(t, replica, srv)
 	donor := mysqldtest.TCP(replica, "replica of a")
-	donor.Account = mysqlconn.Account{User: "vifl", Password: sourcePassword}
+	donor.Account = spec.Source.Account // also its authority: both servers have the certificate of one template
 	spec.Method, spec.Donor = MethodClone, &donor
 	r := runSeed(t, spec)
 	end, err := positionOf(spec)

@@ -40,7 +40,7 @@ const (
 
 // grants of vifl's account on a legacy server.
 var grants = []string{
-	"CREATE USER vifl@'%' IDENTIFIED BY '" + sourcePassword + "'",
+	"CREATE USER vifl@'%' IDENTIFIED BY '" + sourcePassword + "' REQUIRE SSL",
 	"GRANT SELECT, RELOAD, LOCK TABLES, PROCESS, REPLICATION SLAVE, REPLICATION CLIENT, SHOW VIEW, TRIGGER, EVENT ON *.* TO vifl@'%'",
 	"GRANT BACKUP_ADMIN, SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, XA_RECOVER_ADMIN, SHOW_ROUTINE ON *.* TO vifl@'%'",
 	"GRANT ALL ON `_vifl`.* TO vifl@'%'",
@@ -58,7 +58,11 @@ func source(t *testing.T, extra ...string) (*mysqld.Server, Spec) {
 		"INSERT INTO slack.messages (team_id, body, f) SELECT a.id*7, REPEAT('x', 200), b.id/3 FROM slack.messages a, slack.messages b, slack.messages c, slack.messages d, slack.messages e, slack.messages g",
 	)...)
 	target := mysqldtest.TCP(srv, "0123 side a")
-	target.Account = mysqlconn.Account{User: "vifl", Password: sourcePassword}
+	ca, err := os.ReadFile(filepath.Join(srv.DataDir(), "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Account = mysqlconn.Account{User: "vifl", Password: sourcePassword, TLS: mysqlconn.TLS{Mode: mysqlconn.TLSVerifyCA, CA: string(ca)}}
 	ctx := context.Background()
 	s, err := legacy.Open(ctx, target, 123, "a", "slack")
 	if err != nil {

@@ -113,12 +113,17 @@ func (s Spec) source() legacy.Identity {
 // wire is how a Spec reaches the child: with its secrets in clear, which a Secret itself
 // refuses to be encoded with.
 type wire struct {
-	Spec      Spec       `json:"spec"`
-	Passwords [3]string  `json:"passwords"` // of Source, Landing, Donor
-	User      wireUser   `json:"user"`
-	MySQL     wireServer `json:"mysql"`
-	Dir       string     `json:"dir"`
-	SocketDir string     `json:"socket_dir"`
+	Spec      Spec          `json:"spec"`
+	Secrets   [3]wireSecret `json:"secrets"` // of Source, Landing, Donor
+	User      wireUser      `json:"user"`
+	MySQL     wireServer    `json:"mysql"`
+	Dir       string        `json:"dir"`
+	SocketDir string        `json:"socket_dir"`
+}
+
+type wireSecret struct {
+	Password string `json:"password"`
+	TLSKey   string `json:"tls_key"`
 }
 
 type wireUser struct {
@@ -128,11 +133,18 @@ type wireUser struct {
 
 type wireServer struct{ Root, Cnf string }
 
-func (w *wire) encode() ([]byte, error) {
-	w.Passwords[0] = w.Spec.Source.Password.Reveal()
-	w.Passwords[1] = w.Spec.Landing.Password.Reveal()
+// accounts are those that have Secrets, in their order.
+func (w *wire) accounts() []*mysqlconn.Account {
+	out := []*mysqlconn.Account{&w.Spec.Source.Account, &w.Spec.Landing}
 	if w.Spec.Donor != nil {
-		w.Passwords[2] = w.Spec.Donor.Password.Reveal()
+		out = append(out, &w.Spec.Donor.Account)
+	}
+	return out
+}
+
+func (w *wire) encode() ([]byte, error) {
+	for i, a := range w.accounts() {
+		w.Secrets[i] = wireSecret{Password: a.Password.Reveal(), TLSKey: a.TLS.Key.Reveal()}
 	}
 	b, err := json.Marshal(w)
 	return append(b, '\n'), err
@@ -143,10 +155,8 @@ func (w *wire) decode(line []byte) error {
 		// The error's text would quote what was read, secrets too.
 		return errors.New("seed: the description on standard input cannot be read: this command is started by vifl itself")
 	}
-	w.Spec.Source.Password = mysqlconn.Secret(w.Passwords[0])
-	w.Spec.Landing.Password = mysqlconn.Secret(w.Passwords[1])
-	if w.Spec.Donor != nil {
-		w.Spec.Donor.Password = mysqlconn.Secret(w.Passwords[2])
+	for i, a := range w.accounts() {
+		a.Password, a.TLS.Key = mysqlconn.Secret(w.Secrets[i].Password), mysqlconn.Secret(w.Secrets[i].TLSKey)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
+	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
 )
 
 const (
@@ -395,4 +396,26 @@ func TestXAAcrossWorkers(t *testing.T) {
 	if row, err := r.stream.present(within(t, time.Minute)); err != nil || !row.pending.IsZero() {
 		t.Errorf("nothing is prepared any more, but the stream would read from %s on, %v", row.pending, err)
 	}
+}
+
+// A distributed transaction that was prepared before the reader's connection broke keeps its place
+// among what is applied with it: its table was read before, theirs behind.
+func TestXAOverABrokenConnection(t *testing.T) {
+	r := begun(t, options(), "create table t (id int auto_increment primary key, n int)")
+	do(t, world.legacy, "use "+database, "insert into t values (1, 1), (2, 1), (3, 1)")
+	r.stopAtEnd()
+	r.resume()
+	do(t, world.legacy, "use "+database, "xa start 'x'", "update t set n = 2 where id = 1", "delete from t where id = 2", "xa end 'x'", "xa prepare 'x'")
+	r.stopAtEnd()
+	_, readers := mysqldtest.Rows(t, world.legacy, "select id from information_schema.processlist where command = 'Binlog Dump'")
+	for _, id := range readers {
+		do(t, world.legacy, "kill "+id[0].String)
+	}
+	if len(readers) == 0 {
+		t.Error("nobody reads the binlog")
+	}
+	do(t, world.legacy, "use "+database, "update t set n = 5 where id = 3", "xa commit 'x'", "update t set n = 3 where id = 1", "insert into t values (2, 4)", "insert into t (n) values (9)")
+	r.resume()
+	r.stopAtEnd()
+	same(t, "t")
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -58,13 +59,10 @@ func newNet(plan func(*schema.Table) (*plan, error)) *net {
 func (n *net) add(c *transaction.Change) error {
 	t := n.by[c.Table]
 	if t == nil {
-		p, err := n.plan(c.Table)
-		if err != nil {
+		var err error
+		if t, err = n.table(c.Table); err != nil {
 			return err
 		}
-		t = &netTable{plan: p, by: map[string]*netRow{}}
-		n.by[c.Table] = t
-		n.tables = append(n.tables, t)
 	}
 	var before *netRow
 	if c.Before != nil {
@@ -91,6 +89,38 @@ func (n *net) add(c *transaction.Change) error {
 	}
 	t.count(r)
 	return nil
+}
+
+// table is the entry of a table. A change that was prepared before the reader's connection broke, and
+// committed behind that, has the table as it was read then: another Table, and the same table. Taken
+// for two, its changes would be written behind what came later.
+func (n *net) table(of *schema.Table) (*netTable, error) {
+	for _, t := range n.tables {
+		if t.plan.table.Name != of.Name {
+			continue
+		}
+		if !sameRows(t.plan.table, of) {
+			return nil, fmt.Errorf("table %s: it was changed on the target while the stream ran: seed the landing again", of.Name)
+		}
+		n.by[of] = t
+		return t, nil
+	}
+	p, err := n.plan(of)
+	if err != nil {
+		return nil, err
+	}
+	t := &netTable{plan: p, by: map[string]*netRow{}}
+	n.by[of] = t
+	n.tables = append(n.tables, t)
+	return t, nil
+}
+
+// sameRows says that rows of one are written as rows of the other. Estimates and counters differ from one
+// reading to the next.
+func sameRows(a, b *schema.Table) bool {
+	_, keyA := a.RowKey()
+	_, keyB := b.RowKey()
+	return reflect.DeepEqual(a.Columns, b.Columns) && reflect.DeepEqual(keyA, keyB)
 }
 
 // row is the entry of the key that an image has.

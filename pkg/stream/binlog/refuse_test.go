@@ -3,6 +3,7 @@ package binlog
 import (
 	"context"
 	"database/sql"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -112,8 +113,12 @@ func TestAccounts(t *testing.T) {
 // The binlog is read, and written to the target, over TLS where the account says so.
 func TestReadsOverTLS(t *testing.T) {
 	do(t, world.legacy, "drop user if exists secret", "create user secret identified by 'p' require ssl", "grant select, replication slave, replication client on *.* to secret")
+	ca, err := os.ReadFile(world.source.DataDir() + "/ca.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := source()
-	s.Target.Account = mysqlconn.Account{User: "secret", Password: "p", TLS: mysqlconn.TLS{Mode: mysqlconn.TLSVerifyCA, CA: world.source.DataDir() + "/ca.pem"}}
+	s.Target.Account = mysqlconn.Account{User: "secret", Password: "p", TLS: mysqlconn.TLS{Mode: mysqlconn.TLSVerifyCA, CA: string(ca)}}
 	r := begun(t, options(), "create table t (id int primary key, n int)")
 	r.stop(nil)
 	r.stream = New(target, "vifl_0123", database, s)
@@ -122,7 +127,7 @@ func TestReadsOverTLS(t *testing.T) {
 	r.stopAtEnd()
 	same(t, "t")
 	s.Target.TLS = mysqlconn.TLS{}
-	err := s.Follow(within(t, time.Minute), end(t), func(*dump.Event) error { return nil })
+	err = s.Follow(within(t, time.Minute), end(t), func(*dump.Event) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "secret") {
 		t.Errorf("without TLS: %v, expected the account to be turned away", err)
 	}
