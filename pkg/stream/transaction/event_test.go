@@ -245,6 +245,20 @@ func xaOverConnections(t *testing.T, l *legacy) {
 	if n := len(all); n != 2 || len(all[1].Changes) != 1 {
 		t.Errorf("found %d parts", n)
 	}
+	// A part that is not taken changes nothing of what is known.
+	mine := errors.New("not now")
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		if err := r.Run(ctx, middle, func(p *transaction.Part) error {
+			if len(p.Changes) > 0 {
+				return mine
+			}
+			return nil
+		}); !errors.Is(err, mine) {
+			t.Errorf("a part that is not taken: %v", err)
+		}
+		cancel()
+	}
 	// What was decided already is known to who goes back to a place before.
 	if again, err := l.read(t, r, middle, l.end(t)); err != nil || len(again) != 2 || len(again[1].Changes) != 1 {
 		t.Errorf("read again: %d parts, %v", len(again), err)
@@ -263,6 +277,21 @@ func xaOverConnections(t *testing.T, l *legacy) {
 	}
 	if all[0].Pending != from || !all[1].Pending.IsZero() {
 		t.Errorf("the oldest that is prepared begins at %s, then %s; expected %s, and nothing behind the commit", all[0].Pending, all[1].Pending, from)
+	}
+	// Between that place and the one to go on from, transactions may be decided that began before.
+	l.run(t, "xa start 'a'", insert, "xa end 'a'", "xa prepare 'a'")
+	l.run(t, "xa start 'b'", insert, "xa end 'b'", "xa prepare 'b'")
+	l.run(t, "xa commit 'a'")
+	both, err := l.read(t, r, all[1].End, l.end(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := both[len(both)-1]
+	l.run(t, "xa commit 'b'")
+	later := l.reader("slack")
+	later.Since = last.Pending
+	if again, err := l.read(t, later, last.End, l.end(t)); err != nil || len(again) != 1 || len(again[0].Changes) != 1 {
+		t.Errorf("a new reader that begins between two that are prepared: %d parts, %v", len(again), err)
 	}
 	// A place inside a transaction is none to go on from.
 	odd := middle

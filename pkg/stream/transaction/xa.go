@@ -90,7 +90,7 @@ func (r *Reader) rewind(to position.FilePos) {
 		c, err := position.Compare(at, to)
 		return err != nil || c > 0
 	}
-	if !behind(r.end) {
+	if c, err := position.Compare(r.end, to); err != nil || c < 0 {
 		r.prepared = nil
 	}
 	r.prepared = slices.DeleteFunc(r.prepared, func(p *prepared) bool { return behind(p.at) })
@@ -129,6 +129,9 @@ func (s *session) xaStatement(e *dump.Event, sql, kind string) error {
 		}
 		p := s.waiting(name)
 		switch {
+		case !s.from.IsZero() && (p == nil || p.tooLarge):
+			// It was applied before: one that began before those that wait still.
+			return s.end(e)
 		case p == nil:
 			return s.blocked(kind, "the transaction was prepared before the reading began, so that its changes are not known: seed the landing again, and decide prepared transactions first")
 		case p.tooLarge:
@@ -154,7 +157,7 @@ func (s *session) xaPrepare(e *dump.Event) error {
 		return s.broken(e, "a distributed transaction is prepared that did not begin behind %s", s.boundary)
 	}
 	if onePhase := e.Body[0] != 0; onePhase {
-		if s.xa.tooLarge {
+		if s.xa.tooLarge && s.from.IsZero() {
 			return s.blocked("XA COMMIT … ONE PHASE", "the transaction is larger than can be kept until its commit (%d bytes)", s.limit*xaLimit)
 		}
 		return s.end(e)
