@@ -116,6 +116,9 @@ accepted.`,
 					if perr := a.print(report, func(w io.Writer) { show(w, m.Show(), report) }); perr != nil {
 						return errors.Join(err, perr)
 					}
+					if len(report.Refusals) > 0 {
+						return explained{err}
+					}
 				}
 				return err
 			})
@@ -193,8 +196,11 @@ func printDiff(w io.Writer, shard string, r *shardmove.DiffReport) {
 	fmt.Fprintf(w, "diff of %s at %s: writes blocked %.1f ms\n", shard, r.Position, r.BlockedMillis)
 	fmt.Fprintf(w, "%d tables, %d rows, %.0f rows/s; side a against %d tablet(s) and side b\n", r.Tables, r.Rows, r.RowsPerSecond, len(r.Tablets))
 	printDifferences(w, r, "; no certificate")
-	if r.Equal {
+	if r.Equal && r.Digest != "" {
 		fmt.Fprintf(w, "equal at %s; certificate %s\n", r.Position, r.Digest)
+	} else if r.Equal {
+		fmt.Fprintf(w, "what was compared is equal at %s; no certificate\n", r.Position)
+		printFindings(w, r.Refusals)
 	}
 }
 
@@ -218,6 +224,9 @@ func printDifferences(w io.Writer, r *shardmove.DiffReport, so string) {
 	for _, d := range r.Accepted {
 		printEntry(w, d)
 	}
+	if len(r.Unkeyed) > 0 {
+		fmt.Fprintf(w, "without a key, compared with the tablets and not between the sides: %s\n", strings.Join(r.Unkeyed, ", "))
+	}
 	if r.Equal {
 		return
 	}
@@ -229,7 +238,11 @@ func printDifferences(w io.Writer, r *shardmove.DiffReport, so string) {
 		for _, name := range slices.Sorted(maps.Keys(t.ByTable)) {
 			tables = append(tables, fmt.Sprintf("%s %d", name, t.ByTable[name]))
 		}
-		fmt.Fprintf(w, "%s: %d row(s) differ: %s\n", t.Target, t.Different, strings.Join(tables, ", "))
+		atLeast := ""
+		if t.AtLeast {
+			atLeast = "at least "
+		}
+		fmt.Fprintf(w, "%s: %s%d row(s) differ: %s\n", t.Target, atLeast, t.Different, strings.Join(tables, ", "))
 		if t.Listed < t.Different {
 			fmt.Fprintf(w, "%s: only %d of them are listed, %d are only counted (--max-rows %d)\n", t.Target, t.Listed, t.Different-t.Listed, r.MaxRows)
 		}
@@ -242,6 +255,9 @@ func printEntry(w io.Writer, d shardmove.DiffEntry) {
 	newer := ""
 	if d.Newer != "" {
 		newer = fmt.Sprintf("; side %s was written last by its %s", d.Newer, d.NewerBy)
+	}
+	if d.Copies > 0 {
+		newer = fmt.Sprintf(", %d time(s)", d.Copies)
 	}
 	fmt.Fprintf(w, "  %s: %s: %s key (%s)%s\n", d.Target, d.Table, d.Kind, d.Key, newer)
 	for _, c := range d.Columns {

@@ -33,11 +33,9 @@ func (k keyValue) id() string {
 	return b.String()
 }
 
+// keyColumns are none for a table whose rows no key tells apart.
 func keyColumns(t *schema.Table) ([]keyColumn, error) {
 	index, parts := t.RowKey()
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("table %q has no primary key and no unique key of columns that are NOT NULL, its rows cannot be told apart: give it one", t.Name)
-	}
 	var out []keyColumn
 	for _, part := range parts {
 		c := t.Column(part.Column)

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,9 +12,9 @@ import (
 // the same but for the database's name.
 type table struct {
 	*schema.Table
-	index string // of the key
-	key   []keyColumn
-	loose bool // different exact keys may be one key
+	index string      // of the key
+	key   []keyColumn // empty: its rows cannot be told apart
+	loose bool        // different exact keys may be one key
 	// row and wideRow are the 32-byte hash of a row, NULL when it could not be computed.
 	row, wideRow string
 	// keys selects the key's exact values, then the values for people that differ from them.
@@ -22,10 +23,24 @@ type table struct {
 	order string
 }
 
+// errNoKey is returned, wrapped, where single rows are asked for of a table without a key.
+var errNoKey = errors.New("it has no primary key and no unique key of whole columns that are NOT NULL: its rows cannot be told apart: give it one")
+
+// Unkeyed names the tables of a schema whose rows no key tells apart. Compare counts how
+// often each row is on both sides; nothing that reads or repairs single rows takes them.
+func Unkeyed(s *schema.Schema) (names []string) {
+	for _, t := range s.Tables {
+		if _, key := t.RowKey(); len(key) == 0 {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 func newTable(t *schema.Table) (*table, error) {
 	key, err := keyColumns(t)
 	if err != nil {
-		return nil, err
+		return nil, err // of a key that cannot be compared; no key at all is none
 	}
 	out := &table{Table: t, key: key}
 	out.index, _ = t.RowKey()
@@ -76,8 +91,12 @@ func (t *table) hash(wide bool) string {
 	return t.row
 }
 
+func (t *table) in(database string) string {
+	return schema.Quote(database) + "." + schema.Quote(t.Name)
+}
+
 func (t *table) from(database string) string {
-	return " FROM " + schema.Quote(database) + "." + schema.Quote(t.Name) + " FORCE INDEX (" + schema.Quote(t.index) + ") WHERE "
+	return " FROM " + t.in(database) + " FORCE INDEX (" + schema.Quote(t.index) + ") WHERE "
 }
 
 // sumSQL: a row whose hash is NULL makes the statement fail with error 3513, because
