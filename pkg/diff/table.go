@@ -42,8 +42,13 @@ func newTable(t *schema.Table) (*table, error) {
 	if err != nil {
 		return nil, err // of a key that cannot be compared; no key at all is none
 	}
-	out := &table{Table: t, key: key}
-	out.index, _ = t.RowKey()
+	index, _ := t.RowKey()
+	return tableOf(t, index, key)
+}
+
+// tableOf is a table told by a key; without an index the server is left to find its own.
+func tableOf(t *schema.Table, index string, key []keyColumn) (*table, error) {
+	out := &table{Table: t, index: index, key: key}
 	for _, wide := range []bool{false, true} {
 		var heads, tails []string
 		for i := range t.Columns {
@@ -96,7 +101,11 @@ func (t *table) in(database string) string {
 }
 
 func (t *table) from(database string) string {
-	return " FROM " + t.in(database) + " FORCE INDEX (" + schema.Quote(t.index) + ") WHERE "
+	hint := ""
+	if t.index != "" {
+		hint = " FORCE INDEX (" + schema.Quote(t.index) + ")"
+	}
+	return " FROM " + t.in(database) + hint + " WHERE "
 }
 
 // sumSQL: a row whose hash is NULL makes the statement fail with error 3513, because
