@@ -136,6 +136,7 @@ func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
 		}
 		var err error
 		report, err = m.diff(ctx, lease, o)
+		m.keep(ctx, engine.Diff, report)
 		if err != nil {
 			return "", err
 		}
