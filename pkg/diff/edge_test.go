@@ -483,7 +483,7 @@ func testValues(t *testing.T, s servers) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{`{"column":"s","source":{"text":""},"target":{"text":"","null":true}}`, `{"column":"h","source":{"text":"","null":true}}`, `"bytes":200,"cut":true,"digest":"`} {
+		for _, part := range []string{`{"column":"s","source":{"text":"","quoted":true},"target":{"text":"","null":true}}`, `{"column":"h","source":{"text":"","null":true}}`, `"bytes":200,"cut":true,"digest":"`} {
 			if !strings.Contains(string(js), part) {
 				t.Errorf("the JSON lacks %s: %s", part, js)
 			}

@@ -276,6 +276,7 @@ func (c *spreadCompare) part(r *reader, t *schema.Table) (*spreadPart, error) {
 	if err != nil {
 		return nil, err
 	}
+	out.spelled = true
 	return &spreadPart{r: r, t: out}, nil
 }
 
@@ -515,6 +516,9 @@ func (c *spreadCompare) suspect(ctx context.Context, buckets []int, found *sprea
 		return err
 	}
 	for _, values := range keys {
+		if err := c.apart(values); err != nil {
+			return err
+		}
 		if values[0].sum == values[1].sum {
 			continue
 		}
@@ -526,6 +530,22 @@ func (c *spreadCompare) suspect(ctx context.Context, buckets []int, found *sprea
 		s := newSpreadSuspect(rows[0].key)
 		s.show(*values)
 		found.list = append(found.list, s)
+	}
+	return nil
+}
+
+// apart refuses a key that two rows of one server have: these were read by one statement, so
+// neither is on its way to elsewhere.
+func (c *spreadCompare) apart(values *[2]spreadValue) error {
+	for side := range values {
+		on := map[int]bool{}
+		for _, r := range values[side].rows {
+			if on[r.part] {
+				p := c.parts[side][r.part]
+				return fmt.Errorf("%w: %s: table %q has several rows with (%s) = (%s), expected columns that tell rows apart: name more of them as the key", ErrSpread, p.r.side, p.t.Name, strings.Join(c.keyNames, ", "), strings.Join(r.show, ", "))
+			}
+			on[r.part] = true
+		}
 	}
 	return nil
 }
@@ -569,9 +589,8 @@ func (c *spreadCompare) reread(ctx context.Context, list []*spreadSuspect) (left
 			return c.each(ctx, func(ctx context.Context, side int, p *spreadPart) error {
 				conds := make([]string, len(part))
 				for i, s := range part {
-					conds[i] = "(" + is(p.t.key, s.key) + ")"
+					conds[i] = "(" + p.t.where(s.key) + ")"
 				}
-				// Of one form for both sides, and a key that is spelled otherwise is another key.
 				query := "SELECT " + p.t.keys + "," + p.t.hash(c.wide) + p.from(c.o.Where) + " AND (" + strings.Join(conds, " OR ") + ")"
 				err := p.r.each(ctx, query, func(v []sql.RawBytes) error {
 					r, err := p.t.scan(v)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -181,6 +182,14 @@ func TestSpread(t *testing.T) {
 		o.Where = fmt.Sprintf("user_id BETWEEN %d AND %d -- the rest is another day's", 20/3, 30/3-1)
 		wantSpread(t, s.compare(t, o), lines[1])
 	})
+	t.Run("keys that a collation takes for one", func(t *testing.T) { testSpreadSpelling(t, s) })
+	t.Run("a key that several rows have", func(t *testing.T) {
+		o := membership
+		o.Key = []string{"user_id"}
+		if _, err := CompareSpread(context.Background(), s.from, s.to, o, nil); !errors.Is(err, ErrSpread) || !strings.Contains(err.Error(), "several rows") {
+			t.Error(err)
+		}
+	})
 	t.Run("rows that move", func(t *testing.T) { testSpreadMoving(t, s) })
 	t.Run("what cannot be compared", func(t *testing.T) { testSpreadRefused(t, s) })
 	t.Run("a broken connection is an error", func(t *testing.T) { testSpreadKilled(t, s) })
@@ -201,6 +210,8 @@ func testSpreadMoving(t *testing.T, s *spreads) {
 	ctx, cancel := context.WithCancel(context.Background())
 	type change struct{ i, n int }
 	changes, ended := make(chan change, 100_000), make(chan error, 2)
+	// The first reading finds the targets behind, on any machine: what carries begins behind it.
+	written, carry := make(chan struct{}), make(chan struct{})
 	from, to := &s.from, &s.to
 	go func() {
 		var err error
@@ -211,6 +222,9 @@ func testSpreadMoving(t *testing.T, s *spreads) {
 			case changes <- change{i, n}:
 			default:
 			}
+			if n == 50 {
+				close(written)
+			}
 			time.Sleep(time.Millisecond)
 		}
 		close(changes)
@@ -218,6 +232,7 @@ func testSpreadMoving(t *testing.T, s *spreads) {
 	}()
 	go func() {
 		var err error
+		<-carry
 		for c := range changes {
 			if err != nil {
 				continue
@@ -233,8 +248,22 @@ func testSpreadMoving(t *testing.T, s *spreads) {
 	}()
 	o := membership
 	o.Settle = 4 * time.Second
-	r := s.compare(t, o)
+	select {
+	case <-written:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	var once sync.Once
+	r, err := CompareSpread(ctx, s.from, s.to, o, func(p Progress) {
+		if p.Differing > 0 {
+			once.Do(func() { close(carry) })
+		}
+	})
+	once.Do(func() { close(carry) })
 	cancel()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -246,6 +275,29 @@ func testSpreadMoving(t *testing.T, s *spreads) {
 	if r.Differing != 1 || len(r.Differences) != 1 || r.Differences[0].KeyText() != "0, 0" || r.Differences[0].Kind != Changed {
 		t.Errorf("%d of %d suspects differ: %+v", r.Differing, r.Rechecked, r.Differences)
 	}
+}
+
+// testSpreadSpelling: two servers may each have their own spelling of what is one key under
+// the collation; each is compared with its like, and shown with its own values.
+func testSpreadSpelling(t *testing.T, s *spreads) {
+	const create = "CREATE TABLE names (name VARCHAR(20) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY, ratio FLOAT, v INT)"
+	for i := range s.from.Pools {
+		s.run(t, &s.from, i, create)
+	}
+	for i := range s.to.Pools {
+		s.run(t, &s.to, i, create)
+	}
+	s.run(t, &s.from, 0, "INSERT INTO names VALUES ('ada', 0.1, 1), ('bob', 1, 1), ('c', 1, 1)")
+	s.run(t, &s.from, 1, "INSERT INTO names VALUES ('Ada', 0.1, 2)")
+	s.run(t, &s.to, 2, "INSERT INTO names VALUES ('Ada', 0.1, 2), ('bob', 1, 1)")
+	s.run(t, &s.to, 3, "INSERT INTO names VALUES ('ada', 0.1, 3), ('C', 1, 1)")
+	from, to := s.from, s.to
+	from.Table, to.Table = "names", "names"
+	r, err := CompareSpread(context.Background(), from, to, SpreadOptions{Settle: 100 * time.Millisecond}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSpread(t, r, "C extra [] [ks_c0-]", "c missing [from_0] []", "ada changed [from_0] [ks_c0-] v 1 -> 3")
 }
 
 func testSpreadRefused(t *testing.T, s *spreads) {

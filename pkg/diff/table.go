@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,9 @@ type table struct {
 	index string      // of the key
 	key   []keyColumn // empty: its rows cannot be told apart
 	loose bool        // different exact keys may be one key
+	// spelled: keys that are one key to the server are several here, as on several servers each
+	// may have its own.
+	spelled bool
 	// row and wideRow are the 32-byte hash of a row, NULL when it could not be computed.
 	row, wideRow string
 	// keys selects the key's exact values, then the values for people that differ from them.
@@ -127,6 +131,21 @@ func (t *table) boundSQL(database, where string, n int) string {
 // newestSQL lists the last n rows in the order of a column or of the key.
 func (t *table) newestSQL(database, orderBy, index string, n int, wide bool) string {
 	return fmt.Sprintf("SELECT %s,%s FROM %s.%s FORCE INDEX (%s) ORDER BY %s LIMIT %d", t.keys, t.hash(wide), schema.Quote(database), schema.Quote(t.Name), schema.Quote(index), orderBy, n)
+}
+
+// where is a condition for one key.
+func (t *table) where(k keyValue) string {
+	cond := is(t.key, k)
+	if !t.spelled {
+		return cond
+	}
+	for i := range t.key {
+		if t.key[i].loose() {
+			// Beside the other one, which an index can answer.
+			cond += " AND CAST(" + t.key[i].exact + " AS BINARY) = X'" + hex.EncodeToString([]byte(k[i])) + "'"
+		}
+	}
+	return cond
 }
 
 // lookupSQL reads the rows of some keys, each marked with the key's place in the list. A key

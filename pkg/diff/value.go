@@ -167,7 +167,7 @@ func (t *table) cellsSQL(database string, keys []keyValue, whole, deep bool) str
 	list := strings.Join(columns, ",")
 	parts := make([]string, len(keys))
 	for i, k := range keys {
-		parts[i] = fmt.Sprintf("(SELECT %s,%d%s%s)", list, i, t.from(database), is(t.key, k))
+		parts[i] = fmt.Sprintf("(SELECT %s,%d%s%s)", list, i, t.from(database), t.where(k))
 	}
 	return strings.Join(parts, " UNION ALL ")
 }
