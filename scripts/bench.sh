@@ -14,9 +14,6 @@ go test -run '^$' -bench . -benchtime 1x -timeout 60m ./pkg/seed ./pkg/diff ./pk
 # one row, and a hundredth as many of 1,000 rows.
 VIFL_BENCH_TRANSACTIONS=${VIFL_BENCH_TRANSACTIONS:-200000} \
 	go test -run '^$' -bench '^BenchmarkApply$' -benchtime 1x -timeout 60m ./pkg/stream
-# The diff beside VDiff v2 of the same tables, on VIFL_DIFF_ROWS rows (300000 here; in pkg/diff above, where
-# pt-table-checksum is the rival, 1000000).
-go test -run '^$' -bench '^BenchmarkDiffAgainstVDiff$' -benchtime 1x -timeout 60m ./e2e
 # The whole seed beside VReplication, on VIFL_BENCH_MB megabytes (1000). It needs some ten times
 # that on the disk of the folder for temporary files.
 go test -run '^$' -bench '^BenchmarkWholeSeed$' -benchtime 1x -timeout 150m ./e2e
