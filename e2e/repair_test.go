@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,34 @@ func repairLanding(t *testing.T, a *sql.DB) {
 	if len(d.Differences) != 6 || len(d.Repair) != 3 || statements < 5 {
 		t.Errorf("%+v", d)
 	}
+	// The report can be read again, from the landing, as it was printed.
+	last := vifl(t, "--output", "json", "diff", "0123", "--last")
+	if kept := decode[report](t, last); last.code != 4 || kept.Equal || !slices.Equal(kept.Differences, d.Differences) {
+		t.Errorf("--last: %s", last)
+	}
+	if r := vifl(t, "diff", "0123", "--last"); r.code != 4 || !strings.Contains(r.stdout, "11:22:33.444") || !strings.Contains(r.stdout, "6 row(s) differ") {
+		t.Errorf("--last as text: %s", r)
+	}
+	// The same table as one that is spread over servers: side a and the landing's primary only,
+	// so each row is named once.
+	spread := []string{"--output", "json", "diff", "--from", "0123", "--to", "legacy_0123", "--table", "billing", "--settle", "3s"}
+	type spreadReport struct {
+		Differences []struct {
+			Key      []string
+			Kind     string
+			From, To []string
+		} `json:"differences"`
+	}
+	r = vifl(t, spread...)
+	found := decode[spreadReport](t, r).Differences
+	if r.code != 4 || len(found) != 2 || !strings.Contains(r.stdout, `"legacy_0123:0"`) || !strings.Contains(r.stdout, `"0123 side a"`) {
+		t.Errorf("--from 0123 --to legacy_0123: %s", r)
+	}
+	for _, d := range found {
+		if d.Kind != "extra" && (d.Kind != "changed" || strings.Join(d.Key, ", ") != key) || len(d.To) != 1 {
+			t.Errorf("--from 0123 --to legacy_0123: %+v", d)
+		}
+	}
 	if n := query1(t, landing, "SELECT COUNT(*) FROM billing WHERE period = 2155"); n != "1" {
 		t.Errorf("--repair without --apply changed the landing: %s rows", n)
 	}
@@ -87,6 +116,10 @@ func repairLanding(t *testing.T, a *sql.DB) {
 	if r := must(t, "--output", "json", "diff", "0123"); !decode[report](t, r).Equal {
 		t.Errorf("behind the repair: %s", r)
 	}
+	if r := vifl(t, "diff", "0123", "--last"); r.code != 0 || !strings.Contains(r.stdout, "certificate") {
+		t.Errorf("--last behind an equal diff: %s", r)
+	}
+	must(t, spread...)
 	if r := must(t, "diff", "0123", "--explain", "billing", key); !strings.Contains(r.stdout, "the same on all") {
 		t.Errorf("explain of a repaired row: %s", r)
 	}

@@ -40,6 +40,7 @@ func exitCode(err error) int {
 	var illegal *engine.IllegalMove
 	var refused *shardmove.Refused
 	var different *shardmove.Different
+	var spread spreadDiffers
 	var limits exceeded
 	switch {
 	case err == nil:
@@ -48,7 +49,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &refused), errors.As(err, &illegal), errors.Is(err, state.ErrHeld):
 		return exitRefused
-	case errors.As(err, &different), errors.As(err, &limits):
+	case errors.As(err, &different), errors.As(err, &spread), errors.As(err, &limits):
 		return exitDifferent
 	}
 	return exitFailed

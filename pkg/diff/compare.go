@@ -38,6 +38,8 @@ type Options struct {
 	// bear the comparison: while it gives a reason, nothing is read, and the reason is in the
 	// progress. An error ends the comparison. It must not use the sides' connections. May be nil.
 	Watch func(context.Context) (pause string, err error)
+
+	matched int // see defaultMatched
 }
 
 func (o Options) withDefaults() Options {
@@ -50,6 +52,7 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxChunkRows, 500_000)
 	def(&o.ChunkRows, 1000)
 	def(&o.MaxListed, 10_000)
+	def(&o.matched, defaultMatched)
 	if o.MaxRowsPerSecond > 0 {
 		o.MaxChunkRows = min(o.MaxChunkRows, o.MaxRowsPerSecond) // a chunk is read at once
 	}
@@ -141,6 +144,7 @@ type collector struct {
 	differing   uint64
 	differences []Difference
 	byTable     map[string]uint64
+	atLeast     bool // differing and byTable are lower bounds
 }
 
 func newEngine(ctx context.Context, source Side, targets []Side, s *schema.Schema, o Options, progress func(Progress)) (*engine, error) {
@@ -225,6 +229,9 @@ func (e *engine) run(ctx context.Context) error {
 
 // walk compares chunks of a table until none is left.
 func (e *engine) walk(ctx context.Context, w *worker, t *tableWalk) error {
+	if len(t.key) == 0 {
+		return e.walkUnkeyed(ctx, w, t)
+	}
 	for {
 		lo, hi, ok, err := t.next(ctx, w.source)
 		if err != nil || !ok {
@@ -285,8 +292,8 @@ func (e *engine) record(target int, d Difference) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f := e.found[target]
-	f.differing++
-	f.byTable[d.Table]++
+	f.differing += d.rows()
+	f.byTable[d.Table] += d.rows()
 	if len(f.differences) < e.o.MaxListed {
 		f.differences = append(f.differences, d)
 	}
@@ -307,7 +314,7 @@ func (e *engine) report() *Report {
 	for i := range e.targets {
 		f := e.found[i]
 		slices.SortStableFunc(f.differences, func(a, b Difference) int { return cmp.Compare(a.Table, b.Table) })
-		tr := TargetReport{Name: e.targets[i].Name, Differing: f.differing, Differences: f.differences, ByTable: f.byTable}
+		tr := TargetReport{Name: e.targets[i].Name, Differing: f.differing, AtLeast: f.atLeast, Differences: f.differences, ByTable: f.byTable}
 		for _, t := range e.tables {
 			tr.Tables = append(tr.Tables, TableReport{Name: t.Name, Rows: t.total[1+i].rows, Sum: t.total[1+i].String()})
 		}

@@ -22,6 +22,9 @@
 // cover every possible key (the first has no lower bound, the last no upper one), so rows
 // below, above and between the other side's rows are seen.
 //
+// A table without a key has no ranges: its rows are counted in hash buckets (bucket.go), by
+// how often each is on either side.
+//
 // A row is told by the whole values of its key columns. Of a key over prefixes of columns,
 // a row whose value changed behind the prefix is reported as a missing and an extra one.
 package diff

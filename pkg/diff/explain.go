@@ -124,6 +124,9 @@ func (t *table) parseKey(ctx context.Context, r *reader, typed string) (keyValue
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: table %q, key %q: %s", ErrKey, t.Name, typed, fmt.Sprintf(format, args...))
 	}
+	if len(t.key) == 0 {
+		return nil, fail("%v", errNoKey)
+	}
 	parts, err := splitKey(typed)
 	if err != nil {
 		return nil, fail("%v", err)

@@ -33,38 +33,46 @@ func (k keyValue) id() string {
 	return b.String()
 }
 
+// keyColumns are none for a table whose rows no key tells apart.
 func keyColumns(t *schema.Table) ([]keyColumn, error) {
 	index, parts := t.RowKey()
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("table %q has no primary key and no unique key of columns that are NOT NULL, its rows cannot be told apart: give it one", t.Name)
-	}
 	var out []keyColumn
 	for _, part := range parts {
 		c := t.Column(part.Column)
 		if c == nil {
 			return nil, fmt.Errorf("table %q: the column %q of the key %s is not among its columns", t.Name, part.Column, index)
 		}
-		k, err := classOf(c)
+		kc, err := newKeyColumn(t.Name, index, c)
 		if err != nil {
-			return nil, fmt.Errorf("table %q: %w", t.Name, err)
+			return nil, err
 		}
-		kc := keyColumn{name: schema.Quote(c.Name), column: c, class: k, desc: part.Descending}
-		switch k {
-		case text:
-			kc.exact, kc.display = "CAST("+kc.name+" AS BINARY)", kc.name
-		case bytes:
-			kc.exact = "CAST(" + kc.name + " AS BINARY)"
-		case document:
-			return nil, fmt.Errorf("table %q: the column %q of the key %s is JSON", t.Name, part.Column, index)
-		default:
-			kc.exact = "CONCAT(" + exactText(c, k) + ")"
-			if c.Type == "enum" || c.Type == "set" {
-				kc.display = kc.name
-			}
-		}
+		kc.desc = part.Descending
 		out = append(out, kc)
 	}
 	return out, nil
+}
+
+// newKeyColumn is a column of a key, in ascending order. index is the key's name for errors.
+func newKeyColumn(tableName, index string, c *schema.Column) (keyColumn, error) {
+	k, err := classOf(c)
+	if err != nil {
+		return keyColumn{}, fmt.Errorf("table %q: %w", tableName, err)
+	}
+	kc := keyColumn{name: schema.Quote(c.Name), column: c, class: k}
+	switch k {
+	case text:
+		kc.exact, kc.display = "CAST("+kc.name+" AS BINARY)", kc.name
+	case bytes:
+		kc.exact = "CAST(" + kc.name + " AS BINARY)"
+	case document:
+		return keyColumn{}, fmt.Errorf("table %q: the column %q of the key %s is JSON", tableName, c.Name, index)
+	default:
+		kc.exact = "CONCAT(" + exactText(c, k) + ")"
+		if c.Type == "enum" || c.Type == "set" {
+			kc.display = kc.name
+		}
+	}
+	return kc, nil
 }
 
 // loose reports that two different exact values can be one key to the server: equal under

@@ -2,6 +2,7 @@ package diff
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -24,6 +25,11 @@ func Newest(ctx context.Context, source Pool, targets []Pool, s *schema.Schema, 
 	e, err := newEngine(ctx, sides[0], sides[1:], s, Options{}, nil)
 	if err != nil {
 		return nil, err
+	}
+	for _, t := range e.tables {
+		if len(t.key) == 0 {
+			return nil, fmt.Errorf("compare the newest rows of table %q: %w", t.Name, errNoKey)
+		}
 	}
 	queue := make(chan *tableWalk, len(e.tables))
 	for _, t := range e.tables {

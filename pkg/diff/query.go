@@ -24,9 +24,10 @@ type Side struct {
 
 // prepareSQL pins what the text of values depends on: TIMESTAMP by the zone, CHAR by sql_mode
 // (PAD_CHAR_TO_FULL_LENGTH), and takes away limits that cut results short or keep a long key
-// range from using its index.
+// range from using its index. A stream of hashes may have to wait its turn for longer than the
+// minute that a server waits for its client (net_write_timeout).
 const prepareSQL = `SET NAMES utf8mb4, SESSION time_zone='+00:00', sql_mode='NO_AUTO_VALUE_ON_ZERO', sql_select_limit=18446744073709551615,
-	sql_big_selects=1, range_optimizer_max_mem_size=0, max_execution_time=0`
+	sql_big_selects=1, range_optimizer_max_mem_size=0, max_execution_time=0, net_write_timeout=86400`
 
 // reader is one connection of a side.
 type reader struct {

@@ -2,6 +2,7 @@ package diff
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/vifl/vifl/pkg/schema"
 )
@@ -20,6 +21,9 @@ func Recheck(ctx context.Context, source, target Side, s *schema.Schema, list []
 	for _, t := range e.tables {
 		var keys []keyValue
 		for _, d := range list {
+			if d.Table == t.Name && len(t.key) == 0 {
+				return nil, fmt.Errorf("read rows of table %q again: %w", t.Name, errNoKey)
+			}
 			if d.Table == t.Name && d.key != nil {
 				keys = append(keys, d.key)
 			}

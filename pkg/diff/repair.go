@@ -41,6 +41,9 @@ func Repair(ctx context.Context, source Side, s *schema.Schema, target *TargetRe
 	var deletes, inserts []string
 	tables := map[string]*table{}
 	for _, d := range target.Differences {
+		if d.Copies > 0 {
+			return nil, fmt.Errorf("repair table %q: %w", d.Table, errNoKey)
+		}
 		t := tables[d.Table]
 		if t == nil {
 			st := s.Table(d.Table)

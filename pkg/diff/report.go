@@ -26,6 +26,10 @@ type Difference struct {
 	// (equal under the collation), it is the source's spelling.
 	Key  []string `json:"key"`
 	Kind Kind     `json:"kind"`
+	// Copies is how many times more the side has a row, of a table without a key (see Unkeyed).
+	// Such rows are missing or extra, never changed, and their Key is row: and the first half
+	// of the row's SHA-256 in hex, which Explain does not take. 0 for other tables.
+	Copies uint64 `json:"copies,omitempty"`
 	// Columns are those that differ, or all of a row that one side only has.
 	Columns []ColumnDifference `json:"columns,omitempty"`
 	// Pair is the row on both sides by its digests. Only Drift and DriftOf fill it in.
@@ -36,7 +40,11 @@ type Difference struct {
 	NewerBy string `json:"newer_by,omitempty"`
 
 	key keyValue // exact
+	row hash     // of a table without a key
 }
+
+// rows is how many rows differ.
+func (d *Difference) rows() uint64 { return max(d.Copies, 1) }
 
 // KeyText is the key as one text, in the form that Explain takes.
 func (d Difference) KeyText() string { return strings.Join(d.Key, ", ") }
@@ -44,6 +52,9 @@ func (d Difference) KeyText() string { return strings.Join(d.Key, ", ") }
 // String is one line for an operator, without values.
 func (d Difference) String() string {
 	s := fmt.Sprintf("%s (%s) %s", d.Table, d.KeyText(), d.Kind)
+	if d.Copies > 1 {
+		s += fmt.Sprintf(" %d times", d.Copies)
+	}
 	if len(d.Columns) > 0 && d.Kind == Changed {
 		names := make([]string, len(d.Columns))
 		for i, c := range d.Columns {
@@ -58,8 +69,8 @@ func (d Difference) String() string {
 type TableReport struct {
 	Name string `json:"name"`
 	Rows uint64 `json:"rows"`
-	// Sum is the XOR of the rows' SHA-256, in hex. Two sides at one cut have the same when
-	// their rows are the same.
+	// Sum is the XOR of the rows' SHA-256, of a table without a key their sum modulo 2^256, in
+	// hex. Two sides at one cut have the same when their rows are the same.
 	Sum string `json:"sum"`
 }
 
@@ -69,6 +80,9 @@ type TargetReport struct {
 	Tables []TableReport `json:"tables"`
 	// Differing counts all differing rows, also those beyond the bound of Differences.
 	Differing uint64 `json:"differing"`
+	// AtLeast: Differing and ByTable are lower bounds, because a table without a key has more
+	// rows that differ than are listed, and the rest was counted by sums.
+	AtLeast bool `json:"at_least,omitempty"`
 	// Differences are listed by table and in no further order, at most Options.MaxListed.
 	Differences []Difference `json:"differences"`
 	// ByTable counts the differing rows of each table that has some.
@@ -76,7 +90,15 @@ type TargetReport struct {
 }
 
 // Truncated reports that not all differing rows are listed.
-func (t *TargetReport) Truncated() bool { return uint64(len(t.Differences)) < t.Differing }
+func (t *TargetReport) Truncated() bool { return t.Listed() < t.Differing }
+
+// Listed is how many differing rows are in Differences, each as often as it differs.
+func (t *TargetReport) Listed() (n uint64) {
+	for i := range t.Differences {
+		n += t.Differences[i].rows()
+	}
+	return n
+}
 
 // Report is the outcome of a comparison that ran to its end.
 type Report struct {
@@ -86,6 +108,9 @@ type Report struct {
 	Targets []TargetReport `json:"targets"`
 	// Rows is the number of rows of the source.
 	Rows uint64 `json:"rows"`
+	// NotCompared are tables without a key, which Drift leaves out: a report with any is not
+	// one of equality.
+	NotCompared []string `json:"not_compared,omitempty"`
 	// Accepted are the rows that differ as Options.Accepted says they may; they are not counted
 	// among the differing ones.
 	Accepted []Difference `json:"accepted,omitempty"`
@@ -113,8 +138,9 @@ func (r *Report) First() string {
 	return ""
 }
 
-// Equal reports that every target holds the source's rows and no others.
-func (r *Report) Equal() bool { return r.Differing() == 0 }
+// Equal reports that every target holds the source's rows and no others. A report that left
+// a table out proves nothing of it, and is not equal.
+func (r *Report) Equal() bool { return r.Differing() == 0 && len(r.NotCompared) == 0 }
 
 // Progress is where a running comparison is.
 type Progress struct {

@@ -1,6 +1,8 @@
 package diff
 
 import (
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,9 +13,12 @@ import (
 // the same but for the database's name.
 type table struct {
 	*schema.Table
-	index string // of the key
-	key   []keyColumn
-	loose bool // different exact keys may be one key
+	index string      // of the key
+	key   []keyColumn // empty: its rows cannot be told apart
+	loose bool        // different exact keys may be one key
+	// spelled: keys that are one key to the server are several here, as on several servers each
+	// may have its own.
+	spelled bool
 	// row and wideRow are the 32-byte hash of a row, NULL when it could not be computed.
 	row, wideRow string
 	// keys selects the key's exact values, then the values for people that differ from them.
@@ -22,13 +27,32 @@ type table struct {
 	order string
 }
 
+// errNoKey is returned, wrapped, where single rows are asked for of a table without a key.
+var errNoKey = errors.New("it has no primary key and no unique key of whole columns that are NOT NULL: its rows cannot be told apart: give it one")
+
+// Unkeyed names the tables of a schema whose rows no key tells apart. Compare counts how
+// often each row is on both sides; nothing that reads or repairs single rows takes them.
+func Unkeyed(s *schema.Schema) (names []string) {
+	for _, t := range s.Tables {
+		if _, key := t.RowKey(); len(key) == 0 {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 func newTable(t *schema.Table) (*table, error) {
 	key, err := keyColumns(t)
 	if err != nil {
-		return nil, err
+		return nil, err // of a key that cannot be compared; no key at all is none
 	}
-	out := &table{Table: t, key: key}
-	out.index, _ = t.RowKey()
+	index, _ := t.RowKey()
+	return tableOf(t, index, key)
+}
+
+// tableOf is a table told by a key; without an index the server is left to find its own.
+func tableOf(t *schema.Table, index string, key []keyColumn) (*table, error) {
+	out := &table{Table: t, index: index, key: key}
 	for _, wide := range []bool{false, true} {
 		var heads, tails []string
 		for i := range t.Columns {
@@ -76,8 +100,16 @@ func (t *table) hash(wide bool) string {
 	return t.row
 }
 
+func (t *table) in(database string) string {
+	return schema.Quote(database) + "." + schema.Quote(t.Name)
+}
+
 func (t *table) from(database string) string {
-	return " FROM " + schema.Quote(database) + "." + schema.Quote(t.Name) + " FORCE INDEX (" + schema.Quote(t.index) + ") WHERE "
+	hint := ""
+	if t.index != "" {
+		hint = " FORCE INDEX (" + schema.Quote(t.index) + ")"
+	}
+	return " FROM " + t.in(database) + hint + " WHERE "
 }
 
 // sumSQL: a row whose hash is NULL makes the statement fail with error 3513, because
@@ -99,6 +131,21 @@ func (t *table) boundSQL(database, where string, n int) string {
 // newestSQL lists the last n rows in the order of a column or of the key.
 func (t *table) newestSQL(database, orderBy, index string, n int, wide bool) string {
 	return fmt.Sprintf("SELECT %s,%s FROM %s.%s FORCE INDEX (%s) ORDER BY %s LIMIT %d", t.keys, t.hash(wide), schema.Quote(database), schema.Quote(t.Name), schema.Quote(index), orderBy, n)
+}
+
+// where is a condition for one key.
+func (t *table) where(k keyValue) string {
+	cond := is(t.key, k)
+	if !t.spelled {
+		return cond
+	}
+	for i := range t.key {
+		if t.key[i].loose() {
+			// Beside the other one, which an index can answer.
+			cond += " AND CAST(" + t.key[i].exact + " AS BINARY) = X'" + hex.EncodeToString([]byte(k[i])) + "'"
+		}
+	}
+	return cond
 }
 
 // lookupSQL reads the rows of some keys, each marked with the key's place in the list. A key

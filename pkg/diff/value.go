@@ -36,7 +36,9 @@ type Value struct {
 	// JSON): 16 hex digits, the same on both sides when the values are.
 	Digest string `json:"digest,omitempty"`
 
-	quoted bool // Text is text and not a number, a date or hex digits
+	// Quoted: Text is text and not a number, a date or hex digits. It is in JSON so that a report
+	// that was kept reads as it did.
+	Quoted bool `json:"quoted,omitempty"`
 }
 
 // String is the value as a text report shows it: NULL bare, text in double quotes (as in Go),
@@ -49,7 +51,7 @@ func (v *Value) String() string {
 		return "NULL"
 	}
 	s := v.Text
-	if v.quoted {
+	if v.Quoted {
 		s = strconv.Quote(s)
 	}
 	if v.Cut {
@@ -143,12 +145,12 @@ func scanCell(c *schema.Column, v []sql.RawBytes) (cell, error) {
 	case bytes:
 		out.Text = "0x" + strings.ToUpper(hex.EncodeToString(v[1]))
 	case text, document:
-		out.quoted = true
+		out.Quoted = true
 		if k == document && out.Text == "" { // what MySQL gives for a document larger than the packet
 			return out, fmt.Errorf("column %q: %w", c.Name, errTooLarge)
 		}
 	default:
-		out.quoted = !utf8.ValidString(out.Text) || strings.ContainsFunc(out.Text, func(r rune) bool { return !unicode.IsPrint(r) })
+		out.Quoted = !utf8.ValidString(out.Text) || strings.ContainsFunc(out.Text, func(r rune) bool { return !unicode.IsPrint(r) })
 	}
 	if out.Cut || k == document {
 		out.Digest = out.sum[:min(16, len(out.sum))]
@@ -165,7 +167,7 @@ func (t *table) cellsSQL(database string, keys []keyValue, whole, deep bool) str
 	list := strings.Join(columns, ",")
 	parts := make([]string, len(keys))
 	for i, k := range keys {
-		parts[i] = fmt.Sprintf("(SELECT %s,%d%s%s)", list, i, t.from(database), is(t.key, k))
+		parts[i] = fmt.Sprintf("(SELECT %s,%d%s%s)", list, i, t.from(database), t.where(k))
 	}
 	return strings.Join(parts, " UNION ALL ")
 }

@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vifl/vifl/pkg/cert"
 	"github.com/vifl/vifl/pkg/diff"
+	"github.com/vifl/vifl/pkg/guard"
 	"github.com/vifl/vifl/pkg/legacy"
 	"github.com/vifl/vifl/pkg/position"
 	"github.com/vifl/vifl/pkg/schema"
@@ -36,9 +38,14 @@ type DiffReport struct {
 	Differences []DiffEntry  `json:"differences,omitempty"`
 	// Accepted are rows of side b that differ as somebody accepted them; they are not counted.
 	Accepted []DiffEntry `json:"accepted,omitempty"`
+	// Unkeyed are tables without a key, which are compared with the tablets and not between the
+	// sides. With any there is no certificate.
+	Unkeyed []string `json:"unkeyed,omitempty"`
 	// Repair is there when it was asked for and rows differ: one entry for each target with
 	// differences.
 	Repair []DiffRepair `json:"repair,omitempty"`
+	// Refusals say why there is no certificate although nothing differs; absent where there is one.
+	Refusals []guard.Finding `json:"refusals,omitempty"`
 	// MaxRows is the most rows that are listed of each target; more are only counted.
 	MaxRows int    `json:"max_rows"`
 	Digest  string `json:"certificate,omitempty"`
@@ -50,6 +57,9 @@ type DiffTarget struct {
 	// Different counts all differing rows, Listed those among the report's differences.
 	Different uint64 `json:"different"`
 	Listed    uint64 `json:"listed"`
+	// AtLeast: Different and ByTable are lower bounds. Only where a table without a key has more
+	// differing rows than are listed.
+	AtLeast bool `json:"at_least,omitempty"`
 	// ByTable counts all differing rows of each table that has some.
 	ByTable map[string]uint64 `json:"by_table,omitempty"`
 }
@@ -60,6 +70,8 @@ type DiffEntry struct {
 	Table  string `json:"table"`
 	Key    string `json:"key"`  // in the form that Explain takes
 	Kind   string `json:"kind"` // missing: on side a only; extra: on the target only; changed
+	// Copies is how many times more the one side has the row, of a table without a key; 0 else.
+	Copies uint64 `json:"copies,omitempty"`
 	// Columns are those that differ, with side a's value (source) and the target's; of a
 	// missing or extra row all, with the one value.
 	Columns []diff.ColumnDifference `json:"columns"`
@@ -124,6 +136,7 @@ func (m *Move) Diff(ctx context.Context, o DiffOptions) (*DiffReport, error) {
 		}
 		var err error
 		report, err = m.diff(ctx, lease, o)
+		m.keep(ctx, engine.Diff, report)
 		if err != nil {
 			return "", err
 		}
@@ -226,12 +239,28 @@ func (m *Move) diff(ctx context.Context, lease *state.Lease, o DiffOptions) (*Di
 	if !report.Equal {
 		return report, nil
 	}
+	if len(report.Unkeyed) > 0 {
+		// Preflight lets no such table into a move, but a key may have been dropped since, on all
+		// servers. No stream can carry what is written to it from here on, so that the tables are
+		// equal at this instant is no reason to cut over.
+		refused := m.noKeys(report.Unkeyed)
+		report.Refusals = refused.Findings
+		return report, refused
+	}
 	certificate, err := m.certify(ctx, &doc, cut, start, tablets, tables, result, drift)
 	if err != nil {
 		return nil, err
 	}
 	report.Digest = certificate.Digest
 	return report, lease.Update(ctx, func(d *state.Shard) { d.Certificate, d.CertificateVoid = certificate, "" })
+}
+
+// noKeys refuses what needs every row to have a key of its own.
+func (m *Move) noKeys(tables []string) *Refused {
+	return &Refused{Verb: engine.Diff, Shard: m.show, Findings: []guard.Finding{{
+		ID: guard.KeysID, Name: guard.KeysName, Level: guard.Refuse, Server: m.show, Found: "no primary key, nor a visible unique key of whole columns that are NOT NULL: " + strings.Join(tables, ", "),
+		Expected: "one of them on every table", Remedy: fmt.Sprintf("the rows are equal now, but no stream can carry what is written to these tables, so there is no certificate: vifl abort %s, ALTER TABLE … ADD PRIMARY KEY, seed again", m.id),
+	}}}
 }
 
 // openTablet is a tablet with vifl's connection to its server.
@@ -461,12 +490,13 @@ func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *d
 		Different: result.Differing() + drift.Differing(),
 	}
 	r.Equal = r.Different == 0
+	r.Unkeyed = drift.NotCompared
 	for _, t := range tablets {
 		r.Tablets = append(r.Tablets, t.Alias)
 	}
 	for _, part := range []*diff.Report{result, drift} {
 		for _, target := range part.Targets {
-			r.Targets = append(r.Targets, DiffTarget{Target: target.Name, Different: target.Differing, Listed: uint64(len(target.Differences)), ByTable: target.ByTable})
+			r.Targets = append(r.Targets, DiffTarget{Target: target.Name, Different: target.Differing, Listed: target.Listed(), AtLeast: target.AtLeast, ByTable: target.ByTable})
 			for _, d := range target.Differences {
 				r.Differences = append(r.Differences, diffEntry(target.Name, d))
 			}
@@ -479,7 +509,7 @@ func (m *Move) diffReport(cut *legacy.Cut, tablets openTablets, result, drift *d
 }
 
 func diffEntry(target string, d diff.Difference) DiffEntry {
-	return DiffEntry{Target: target, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Columns: d.Columns, Newer: sideLetter(d.Newer), NewerBy: d.NewerBy}
+	return DiffEntry{Target: target, Table: d.Table, Key: d.KeyText(), Kind: string(d.Kind), Copies: d.Copies, Columns: d.Columns, Newer: sideLetter(d.Newer), NewerBy: d.NewerBy}
 }
 
 // repairs writes the statements for the landing's primary. Its replicas follow it, so one
@@ -492,7 +522,7 @@ func repairs(ctx context.Context, source diff.Side, tables *schema.Schema, table
 		if t.Differing == 0 {
 			continue
 		}
-		r := DiffRepair{Target: t.Name, Unlisted: t.Differing - uint64(len(t.Differences))}
+		r := DiffRepair{Target: t.Name, Unlisted: t.Differing - t.Listed()}
 		if t.Name != "tablet "+tablets.primary().Alias {
 			r.Problem = "not the primary: it follows the primary's repair; if it differs by itself, let it restore from the backup again"
 		} else if statements, err := diff.Repair(ctx, source, tables, t); err != nil {

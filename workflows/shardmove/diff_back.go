@@ -40,6 +40,7 @@ func (m *Move) DiffBack(ctx context.Context, o DiffOptions) (*DiffReport, error)
 		if report, tablet, err = m.diffBack(ctx, &doc, o); err != nil {
 			return "", err
 		}
+		m.keep(ctx, engine.DiffBack, report)
 		if err := lease.Update(ctx, func(d *state.Shard) {
 			next := *d.Reverse
 			next.Diff = &state.ReverseDiff{At: time.Now().UTC(), Tablet: tablet, Position: report.Position, Tables: report.Tables, Rows: report.Rows, Differing: report.Different}
