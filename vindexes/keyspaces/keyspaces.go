@@ -1,6 +1,7 @@
 // Package keyspaces owns the keyspaces of a re-keyed product, as files: for each a folder with
 // schema.sql (what vtctldclient ApplySchema takes), vschema.json (ApplyVSchema) and queries.sql,
-// the queries that it serves and where each must go. docs/keyspaces.md explains them.
+// the queries that it serves and where each must go; rows.sql where a table must not be empty,
+// table-settings.json where tables are copies (Materialize). docs/keyspaces.md explains them.
 //
 // The package reads the files. Whether vtgate would plan a query as its file says is asked of
 // Vitess' planner by this package's test, and of a live vtgate by e2e/keyspaces.
@@ -8,21 +9,25 @@ package keyspaces
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
 )
 
-//go:embed */schema.sql */vschema.json */queries.sql
+//go:embed */*.sql */*.json
 var files embed.FS
 
 // Keyspace is one keyspace's files.
 type Keyspace struct {
 	Name string
-	// Schema are statements, each ended by a semicolon: CREATE TABLE, and the first row of a
-	// sequence.
+	// Schema are CREATE TABLE statements, each ended by a semicolon.
 	Schema string
+	// Rows are INSERT statements that are run once, when the tables are there; empty for none.
+	Rows string
+	// TableSettings is JSON, as Materialize create takes it, where the tables are copies.
+	TableSettings string
 	// VSchema is JSON, as ApplyVSchema takes it.
 	VSchema string
 	Queries []Query
@@ -52,9 +57,12 @@ func All() ([]Keyspace, error) {
 	for _, folder := range folders {
 		k := Keyspace{Name: folder.Name()}
 		var queries string
-		for name, to := range map[string]*string{"schema.sql": &k.Schema, "vschema.json": &k.VSchema, "queries.sql": &queries} {
+		for name, to := range map[string]*string{
+			"schema.sql": &k.Schema, "vschema.json": &k.VSchema, "queries.sql": &queries,
+			"rows.sql": &k.Rows, "table-settings.json": &k.TableSettings,
+		} {
 			content, err := files.ReadFile(k.Name + "/" + name)
-			if err != nil {
+			if optional := to == &k.Rows || to == &k.TableSettings; err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
 				return nil, fmt.Errorf("keyspace %s: %w", k.Name, err)
 			}
 			*to = string(content)
@@ -66,9 +74,6 @@ func All() ([]Keyspace, error) {
 	}
 	return all, nil
 }
-
-// Statements are the statements of the schema, without semicolons and comments before them.
-func (k Keyspace) Statements() []string { return statements(k.Schema) }
 
 // header is the comment right before a query: NAME: CLASS [by VINDEX][, refused].
 var header = regexp.MustCompile(`^-- ([a-z][a-z0-9_]*): ([a-z_]+)(?: by ([a-z_]+))?(, refused)?$`)
@@ -111,20 +116,6 @@ func pieces(text string) []string {
 	var out []string
 	for _, p := range strings.Split(text+"\n", ";\n") {
 		if p = strings.TrimSpace(p); p != "" {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-func statements(text string) []string {
-	var out []string
-	for _, p := range pieces(text) {
-		for strings.HasPrefix(p, "--") {
-			_, p, _ = strings.Cut(p, "\n")
-			p = strings.TrimSpace(p)
-		}
-		if p != "" {
 			out = append(out, p)
 		}
 	}

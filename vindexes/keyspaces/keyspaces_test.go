@@ -54,6 +54,8 @@ func problems(t *testing.T, p *planner.Planner, k keyspaces.Keyspace) map[string
 			out[q.Name] = "found " + string(got.Class) + " by " + vindex + " " + got.Reason + ", expected " + q.Class + " by " + q.Vindex
 		case (got.Class == planner.Scatter) != (allowed || q.Refused), allowed && q.Refused:
 			out[q.Name] = "a query that scatters is either refused or has ALLOW_SCATTER, any other neither"
+		case got.Writes() && !got.Class.Single() && !q.Refused && !strings.Contains(q.Text, "MULTI_SHARD_AUTOCOMMIT"):
+			out[q.Name] = "a write on several shards is refused by --transaction-mode=SINGLE where it has no MULTI_SHARD_AUTOCOMMIT"
 		}
 	}
 	return out

@@ -28,9 +28,10 @@ DELETE FROM user_channels WHERE user_id = 4711 AND channel_id = 9;
 -- leave_all_channels: one_shard by user
 DELETE FROM user_channels WHERE user_id = 4711;
 
--- A channel is archived page by page: its members are read by channel, and deleted here.
+-- A channel is archived page by page: its members are read by channel, and deleted here. Each shard
+-- commits by itself, which the query must say that it bears: a page that failed is read and deleted again.
 -- remove_members: several by user
-DELETE FROM user_channels WHERE user_id IN (4711, 4712, 4713) AND channel_id = 9;
+DELETE /*vt+ MULTI_SHARD_AUTOCOMMIT=1 */ FROM user_channels WHERE user_id IN (4711, 4712, 4713) AND channel_id = 9;
 
 -- A job of the night. It says itself that it scatters, so vtgate lets it.
 -- count_memberships: scatter
