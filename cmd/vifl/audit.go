@@ -26,6 +26,7 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
@@ -45,7 +46,7 @@ type auditFlags struct {
 	database, teamColumns     string
 	failOn, html              string
 	top, maxQueries           int
-	compare, showValues       bool
+	compare, showValues, live bool
 }
 
 func (a *app) newAuditCommand() *cobra.Command {
@@ -57,6 +58,7 @@ func (a *app) newAuditCommand() *cobra.Command {
 one shard, which scatter, which are not supported, what transactions touch, and what is known
 to bite. Values are never printed unless --show-values asks for them. docs/audit.md explains it.`,
 		Example: `  vifl audit --vschema chat=chat.vschema.json --schema chat=chat.sql --shards chat=8 mysql-slow.log
+  vifl audit --live --keyspace chat mysql-slow.log
   vifl audit --vschema chat.vschema.json --shards chat=8 --fail-on 'scatter>1%,unsupported>0' queries.sql
   vifl audit --target landing 0123 --database slack --mysql db1:3306 --mysql-user audit
   vifl audit --compare by_channel.json by_user.json`,
@@ -84,6 +86,7 @@ to bite. Values are never printed unless --show-values asks for them. docs/audit
 	s.StringArrayVar(&f.vschemas, "vschema", nil, "KEYSPACE=FILE or FILE: a vschema as GetVSchema or GetSrvVSchema prints it (repeatable)")
 	s.StringArrayVar(&f.schemas, "schema", nil, "KEYSPACE=FILE: its CREATE TABLEs, as mysqldump --no-data writes them (repeatable)")
 	s.StringSliceVar(&f.shards, "shards", nil, "KEYSPACE=N: the number of shards of a sharded keyspace (repeatable, or separated by commas)")
+	s.BoolVar(&f.live, "live", false, "read vschemas, schemas and numbers of shards from the fleet that vifl.yaml names")
 	s.StringVar(&f.keyspace, "keyspace", "", "the keyspace that sessions have selected (default: none; of a landing: by vifl.yaml, else legacy_SHARD)")
 	s.StringVar(&f.format, "format", "auto", "format of the files: auto, "+querylog.FormatNames())
 	s.StringVar(&f.target, "target", "keyspaces", "keyspaces, or landing: an unsharded keyspace for the legacy shard that is the first argument")
@@ -163,6 +166,10 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 			return err
 		}
 		o.Planner, o.Keyspace = o.Landing.Planner(), o.Landing.Keyspace()
+	} else if f.live {
+		if o.Planner, err = a.livePlanner(ctx, f); err != nil {
+			return err
+		}
 	} else if o.Planner, err = f.planner(schemas); err != nil {
 		return usageError{err}
 	}
@@ -207,7 +214,7 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 // planner makes the planner of --target keyspaces.
 func (f auditFlags) planner(schemas map[string]string) (*planner.Planner, error) {
 	if len(f.vschemas) == 0 {
-		return nil, errors.New("found no --vschema, expected one for each keyspace, such as --vschema chat=chat.vschema.json")
+		return nil, errors.New("found no --vschema, expected one for each keyspace, such as --vschema chat=chat.vschema.json, or --live")
 	}
 	v := planner.NewVSchema()
 	for _, arg := range f.vschemas {
@@ -226,11 +233,41 @@ func (f auditFlags) planner(schemas map[string]string) (*planner.Planner, error)
 	return planner.New(planner.Options{VSchema: v, Schemas: schemas, Keyspace: f.keyspace, MySQLVersion: f.mysqlVersion})
 }
 
+// livePlanner makes the planner of --live.
+func (a *app) livePlanner(ctx context.Context, f auditFlags) (*planner.Planner, error) {
+	if len(f.vschemas)+len(f.schemas)+len(f.shards) > 0 {
+		return nil, usageError{errors.New("--live: found --vschema, --schema or --shards: all three are read from the fleet")}
+	}
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := vitess.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer fleet.Close()
+	served, err := fleet.Served(ctx, c.Cells[0])
+	if err != nil {
+		return nil, err
+	}
+	v := planner.NewVSchema()
+	if err := v.AddAll(served.VSchema); err != nil {
+		return nil, err
+	}
+	v.Shards = served.Shards
+	p, err := planner.New(planner.Options{VSchema: v, Creates: served.Creates, Keyspace: f.keyspace, MySQLVersion: f.mysqlVersion})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return p, nil
+}
+
 // landing makes the planners of --target landing. The schema comes from --schema, or from the
 // server that is read.
 func (a *app) landing(ctx context.Context, shard shardid.ID, f auditFlags, schemas map[string]string, db *source) (*audit.Landing, error) {
-	if len(f.vschemas)+len(f.shards) > 0 {
-		return nil, usageError{errors.New("--target landing: found --vschema or --shards: a landing is one unsharded keyspace and has neither")}
+	if len(f.vschemas)+len(f.shards) > 0 || f.live {
+		return nil, usageError{errors.New("--target landing: found --vschema, --shards or --live: a landing is one unsharded keyspace and has neither")}
 	}
 	keyspace := f.keyspace
 	if keyspace == "" {

@@ -4,7 +4,23 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/vifl/vifl/vindexes/keyspaces"
 )
+
+// query is one of queries.sql.
+func (c *cluster) query(t *testing.T, keyspace, name string) keyspaces.Query {
+	t.Helper()
+	for _, k := range c.all {
+		for _, q := range k.Queries {
+			if k.Name == keyspace && q.Name == name {
+				return q
+			}
+		}
+	}
+	t.Fatalf("keyspace %s: found no query %s", keyspace, name)
+	return keyspaces.Query{}
+}
 
 // testQueries runs every query of queries.sql through the vtgate with the recommended flags, in a
 // session that has selected no keyspace.

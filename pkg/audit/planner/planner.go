@@ -5,6 +5,7 @@ package planner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"vitess.io/vitess/go/vt/sqlparser"
 	"vitess.io/vitess/go/vt/vtenv"
 	"vitess.io/vitess/go/vt/vterrors"
+	"vitess.io/vitess/go/vt/vtgate/engine"
 	"vitess.io/vitess/go/vt/vtgate/executorcontext"
 	"vitess.io/vitess/go/vt/vtgate/planbuilder"
 	"vitess.io/vitess/go/vt/vtgate/vindexes"
@@ -274,6 +276,26 @@ func (p *Planner) Plan(ctx context.Context, s *Statement) *Plan {
 		out.Warnings = append(out.Warnings, w.Message)
 	}
 	return out
+}
+
+// Explain is the plan of a statement as VEXPLAIN PLAN of a vtgate prints it. The error of a
+// statement that is refused is Vitess' own. Like Plan it may be called once for each Parse.
+func (p *Planner) Explain(ctx context.Context, s *Statement) (string, error) {
+	if s.err != nil {
+		return "", s.err
+	}
+	plan, err := planbuilder.BuildFromStmt(ctx, s.source, s.normalized, s.reserved, s.cursor, s.needs, ddl{})
+	if err != nil {
+		return "", err
+	}
+	if plan.Instructions == nil {
+		return "", nil
+	}
+	out, err := json.MarshalIndent(engine.PrimitiveToPlanDescription(plan.Instructions, nil), "", "\t")
+	if err != nil {
+		return "", fmt.Errorf("print the plan: %w", err)
+	}
+	return string(out), nil
 }
 
 // ddl are vtgate's defaults: DDL is allowed, direct and online.

@@ -37,6 +37,12 @@ DELETE /*vt+ MULTI_SHARD_AUTOCOMMIT=1 */ FROM user_channels WHERE user_id IN (47
 -- count_memberships: scatter
 SELECT /*vt+ ALLOW_SCATTER */ COUNT(*) FROM user_channels;
 
+-- Half of the check that both memberships are the same. The sum does not depend on the order of rows.
+-- sums_of_memberships: scatter
+SELECT /*vt+ ALLOW_SCATTER */ CRC32(CONCAT(user_id, ',', channel_id)) % 256 AS bucket, COUNT(*) AS memberships,
+  SUM(CAST(CONV(LEFT(SHA2(CONCAT_WS(',', user_id, channel_id, team_id, role, joined_at), 256), 15), 16, 10) AS UNSIGNED)) AS sum
+FROM user_channels GROUP BY bucket;
+
 -- The query that membership_by_channel is for.
 -- members_of_channel: scatter, refused
 SELECT user_id, role FROM user_channels WHERE channel_id = 9;
