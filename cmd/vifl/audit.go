@@ -26,6 +26,7 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/pkg/state"
 	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/shardmove"
 )
@@ -47,6 +48,7 @@ type auditFlags struct {
 	failOn, html              string
 	top, maxQueries           int
 	compare, showValues, live bool
+	keep                      bool
 }
 
 func (a *app) newAuditCommand() *cobra.Command {
@@ -86,6 +88,7 @@ to bite. Values are never printed unless --show-values asks for them. docs/audit
 	s.StringArrayVar(&f.vschemas, "vschema", nil, "KEYSPACE=FILE or FILE: a vschema as GetVSchema or GetSrvVSchema prints it (repeatable)")
 	s.StringArrayVar(&f.schemas, "schema", nil, "KEYSPACE=FILE: its CREATE TABLEs, as mysqldump --no-data writes them (repeatable)")
 	s.StringSliceVar(&f.shards, "shards", nil, "KEYSPACE=N: the number of shards of a sharded keyspace (repeatable, or separated by commas)")
+	s.BoolVar(&f.keep, "keep", false, "with --target landing: keep the outcome in the shard's state, where preflight shows it")
 	s.BoolVar(&f.live, "live", false, "read vschemas, schemas and numbers of shards from the fleet that vifl.yaml names")
 	s.StringVar(&f.keyspace, "keyspace", "", "the keyspace that sessions have selected (default: none; of a landing: by vifl.yaml, else legacy_SHARD)")
 	s.StringVar(&f.format, "format", "auto", "format of the files: auto, "+querylog.FormatNames())
@@ -134,6 +137,21 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 		shard, args = &id, args[1:]
 	default:
 		return usageError{fmt.Errorf("--target: found %q, expected keyspaces or landing", f.target)}
+	}
+	var keep *shardmove.Move
+	if f.keep {
+		if shard == nil {
+			return usageError{errors.New("--keep: found no --target landing, expected it: only a legacy shard has a state to keep the outcome in")}
+		}
+		// Before an hour of log is read: what is wrong with vifl.yaml, or with the topo server.
+		cfg, err := a.load()
+		if err != nil {
+			return err
+		}
+		if keep, err = shardmove.Open(ctx, cfg, *shard, newReporter(os.Stderr)); err != nil {
+			return err
+		}
+		defer keep.Close()
 	}
 	if len(args) == 0 && f.mysql == "" {
 		return usageError{errors.New("found nothing to read: name files (- is stdin), or a server by --mysql")}
@@ -193,6 +211,11 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 	}
 	result := auditor.Result()
 	result.Broken = audit.Check(result, limits)
+	if keep != nil {
+		if err := keep.KeepAudit(ctx, kept(result)); err != nil {
+			return err
+		}
+	}
 	if f.html != "" {
 		if err := writePage(f.html, result); err != nil {
 			return err
@@ -231,6 +254,17 @@ func (f auditFlags) planner(schemas map[string]string) (*planner.Planner, error)
 		v.Shards[name] = n
 	}
 	return planner.New(planner.Options{VSchema: v, Schemas: schemas, Keyspace: f.keyspace, MySQLVersion: f.mysqlVersion})
+}
+
+// kept is what a shard's state keeps of an audit.
+func kept(r *audit.Result) state.Audit {
+	k := state.Audit{At: time.Now().UTC(), Who: state.Whoami(), Vitess: r.Vitess, Inputs: r.Inputs, Calls: r.Totals.Calls, Judged: r.Totals.Judged, Queries: r.Totals.Queries}
+	for _, f := range r.Findings {
+		if f.Breaks {
+			k.Breaks = append(k.Breaks, state.AuditFinding{ID: f.ID, Title: f.Title, Calls: f.Calls})
+		}
+	}
+	return k
 }
 
 // livePlanner makes the planner of --live.

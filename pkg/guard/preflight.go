@@ -63,6 +63,7 @@ var checks = []check{
 	{"P44", "applier reports often", checkpointPeriod},
 	{"P46", "values that vreplication changes", changedValues},
 	{"P47", "grants for the way back", backGrants},
+	{"P48", "queries are audited", audited},
 }
 
 // CloneID and CloneName are of what a seed by clone asks its donor besides.

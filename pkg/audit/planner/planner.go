@@ -107,10 +107,25 @@ func New(o Options) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Planner{
+	p := &Planner{
 		env: env, vschema: vschema, keyspace: o.Keyspace, shards: shards, schemas: schemas,
 		exec: &unexecuted{env: env, vschema: vschema, srv: o.VSchema.srv},
-	}, nil
+	}
+	p.exec.prepared = p.prepared
+	return p, nil
+}
+
+// prepared plans the statement that a PREPARE names: vtgate refuses the PREPARE of one that it
+// cannot plan.
+func (p *Planner) prepared(ctx context.Context, query string) (*engine.Plan, error) {
+	s, err := p.Parse(query)
+	if err == nil {
+		err = s.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return planbuilder.BuildFromStmt(ctx, s.source, s.normalized, s.reserved, s.cursor, s.needs, ddl{})
 }
 
 // Shards is the number of shards of a keyspace, 0 when there is none.

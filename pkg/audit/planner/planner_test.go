@@ -56,6 +56,8 @@ func TestPlan(t *testing.T) {
 		{"create table a (id int)", Unsupported, "", 0, false},
 		{"select * from nowhere.messages", Unsupported, "", 0, false},
 		{"select @a := 1", Unsupported, "", 0, false},
+		{"prepare s from 'select * from messages where user_id = ?'", None, "", 0, false},
+		{"prepare s from 'select * from nowhere.messages'", Unsupported, "", 0, false},
 	} {
 		s, err := p.Parse(c.query)
 		if err != nil {
