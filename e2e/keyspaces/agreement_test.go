@@ -296,7 +296,7 @@ func (c *cluster) testAgreement(t *testing.T) {
 		}
 	}
 	defer end()
-	more := int64(1000)
+	more := int64(400)
 	if os.Getenv("VIFL_TEST_LONG") != "" {
 		more = 20000
 	}

@@ -158,8 +158,5 @@ func TestKeyspaces(t *testing.T) {
 	t.Run("every query of the keyspaces runs, or is refused", c.testQueries)
 	t.Run("the audit plans as a live vtgate does", c.testAudit)
 	t.Run("a shard that is away costs its own rows only", c.testServing)
-	if os.Getenv("QUICK") != "" {
-		return
-	}
 	t.Run("the two memberships agree under load and kills", c.testAgreement)
 }

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 
+	"vitess.io/vitess/go/mysql/config"
 	querypb "vitess.io/vitess/go/vt/proto/query"
 	topodatapb "vitess.io/vitess/go/vt/proto/topodata"
 	vschemapb "vitess.io/vitess/go/vt/proto/vschema"
@@ -57,6 +58,9 @@ type Options struct {
 
 // New makes a planner. Every sharded keyspace needs its number of shards in VSchema.Shards.
 func New(o Options) (*Planner, error) {
+	if o.MySQLVersion == "" {
+		o.MySQLVersion = config.DefaultMySQLVersion + "-Vitess" // as a vtgate without --mysql-server-version
+	}
 	env, err := vtenv.New(vtenv.Options{MySQLServerVersion: o.MySQLVersion, TruncateErrLen: 512, TruncateUILen: 512})
 	if err != nil {
 		return nil, fmt.Errorf("make Vitess' environment: %w", err)
