@@ -39,7 +39,7 @@ type cluster struct {
 func start(t *testing.T) *cluster {
 	t.Helper()
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	must := func(err error) {
 		t.Helper()
@@ -157,6 +157,7 @@ func TestKeyspaces(t *testing.T) {
 	t.Logf("the fleet came up in %.1f s", time.Since(began).Seconds())
 	t.Run("every query of the keyspaces runs, or is refused", c.testQueries)
 	t.Run("the audit plans as a live vtgate does", c.testAudit)
+	t.Run("vifl audit reads what the fleet serves, and keeps what it found", c.testCommand)
 	t.Run("a shard that is away costs its own rows only", c.testServing)
 	t.Run("the two memberships agree under load and kills", c.testAgreement)
 }
