@@ -26,6 +26,8 @@ import (
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/schema"
 	"github.com/vifl/vifl/pkg/shardid"
+	"github.com/vifl/vifl/pkg/state"
+	"github.com/vifl/vifl/pkg/vitess"
 	"github.com/vifl/vifl/workflows/shardmove"
 )
 
@@ -45,7 +47,8 @@ type auditFlags struct {
 	database, teamColumns     string
 	failOn, html              string
 	top, maxQueries           int
-	compare, showValues       bool
+	compare, showValues, live bool
+	keep                      bool
 }
 
 func (a *app) newAuditCommand() *cobra.Command {
@@ -57,6 +60,7 @@ func (a *app) newAuditCommand() *cobra.Command {
 one shard, which scatter, which are not supported, what transactions touch, and what is known
 to bite. Values are never printed unless --show-values asks for them. docs/audit.md explains it.`,
 		Example: `  vifl audit --vschema chat=chat.vschema.json --schema chat=chat.sql --shards chat=8 mysql-slow.log
+  vifl audit --live --keyspace chat mysql-slow.log
   vifl audit --vschema chat.vschema.json --shards chat=8 --fail-on 'scatter>1%,unsupported>0' queries.sql
   vifl audit --target landing 0123 --database slack --mysql db1:3306 --mysql-user audit
   vifl audit --compare by_channel.json by_user.json`,
@@ -84,6 +88,8 @@ to bite. Values are never printed unless --show-values asks for them. docs/audit
 	s.StringArrayVar(&f.vschemas, "vschema", nil, "KEYSPACE=FILE or FILE: a vschema as GetVSchema or GetSrvVSchema prints it (repeatable)")
 	s.StringArrayVar(&f.schemas, "schema", nil, "KEYSPACE=FILE: its CREATE TABLEs, as mysqldump --no-data writes them (repeatable)")
 	s.StringSliceVar(&f.shards, "shards", nil, "KEYSPACE=N: the number of shards of a sharded keyspace (repeatable, or separated by commas)")
+	s.BoolVar(&f.keep, "keep", false, "with --target landing: keep the outcome in the shard's state, where preflight shows it")
+	s.BoolVar(&f.live, "live", false, "read vschemas, schemas and numbers of shards from the fleet that vifl.yaml names")
 	s.StringVar(&f.keyspace, "keyspace", "", "the keyspace that sessions have selected (default: none; of a landing: by vifl.yaml, else legacy_SHARD)")
 	s.StringVar(&f.format, "format", "auto", "format of the files: auto, "+querylog.FormatNames())
 	s.StringVar(&f.target, "target", "keyspaces", "keyspaces, or landing: an unsharded keyspace for the legacy shard that is the first argument")
@@ -132,6 +138,21 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 	default:
 		return usageError{fmt.Errorf("--target: found %q, expected keyspaces or landing", f.target)}
 	}
+	var keep *shardmove.Move
+	if f.keep {
+		if shard == nil {
+			return usageError{errors.New("--keep: found no --target landing, expected it: only a legacy shard has a state to keep the outcome in")}
+		}
+		// Before an hour of log is read: what is wrong with vifl.yaml, or with the topo server.
+		cfg, err := a.load()
+		if err != nil {
+			return err
+		}
+		if keep, err = shardmove.Open(ctx, cfg, *shard, newReporter(os.Stderr)); err != nil {
+			return err
+		}
+		defer keep.Close()
+	}
 	if len(args) == 0 && f.mysql == "" {
 		return usageError{errors.New("found nothing to read: name files (- is stdin), or a server by --mysql")}
 	}
@@ -163,6 +184,10 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 			return err
 		}
 		o.Planner, o.Keyspace = o.Landing.Planner(), o.Landing.Keyspace()
+	} else if f.live {
+		if o.Planner, err = a.livePlanner(ctx, f); err != nil {
+			return err
+		}
 	} else if o.Planner, err = f.planner(schemas); err != nil {
 		return usageError{err}
 	}
@@ -186,6 +211,11 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 	}
 	result := auditor.Result()
 	result.Broken = audit.Check(result, limits)
+	if keep != nil {
+		if err := keep.KeepAudit(ctx, kept(result)); err != nil {
+			return err
+		}
+	}
 	if f.html != "" {
 		if err := writePage(f.html, result); err != nil {
 			return err
@@ -207,7 +237,7 @@ func (a *app) audit(ctx context.Context, args []string, f auditFlags, limits []a
 // planner makes the planner of --target keyspaces.
 func (f auditFlags) planner(schemas map[string]string) (*planner.Planner, error) {
 	if len(f.vschemas) == 0 {
-		return nil, errors.New("found no --vschema, expected one for each keyspace, such as --vschema chat=chat.vschema.json")
+		return nil, errors.New("found no --vschema, expected one for each keyspace, such as --vschema chat=chat.vschema.json, or --live")
 	}
 	v := planner.NewVSchema()
 	for _, arg := range f.vschemas {
@@ -226,11 +256,52 @@ func (f auditFlags) planner(schemas map[string]string) (*planner.Planner, error)
 	return planner.New(planner.Options{VSchema: v, Schemas: schemas, Keyspace: f.keyspace, MySQLVersion: f.mysqlVersion})
 }
 
+// kept is what a shard's state keeps of an audit.
+func kept(r *audit.Result) state.Audit {
+	k := state.Audit{At: time.Now().UTC(), Who: state.Whoami(), Vitess: r.Vitess, Inputs: r.Inputs, Calls: r.Totals.Calls, Judged: r.Totals.Judged, Queries: r.Totals.Queries}
+	for _, f := range r.Findings {
+		if f.Breaks {
+			k.Breaks = append(k.Breaks, state.AuditFinding{ID: f.ID, Title: f.Title, Calls: f.Calls})
+		}
+	}
+	return k
+}
+
+// livePlanner makes the planner of --live.
+func (a *app) livePlanner(ctx context.Context, f auditFlags) (*planner.Planner, error) {
+	if len(f.vschemas)+len(f.schemas)+len(f.shards) > 0 {
+		return nil, usageError{errors.New("--live: found --vschema, --schema or --shards: all three are read from the fleet")}
+	}
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := vitess.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer fleet.Close()
+	served, err := fleet.Served(ctx, c.Cells[0])
+	if err != nil {
+		return nil, err
+	}
+	v := planner.NewVSchema()
+	if err := v.AddAll(served.VSchema); err != nil {
+		return nil, err
+	}
+	v.Shards = served.Shards
+	p, err := planner.New(planner.Options{VSchema: v, Creates: served.Creates, Keyspace: f.keyspace, MySQLVersion: f.mysqlVersion})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return p, nil
+}
+
 // landing makes the planners of --target landing. The schema comes from --schema, or from the
 // server that is read.
 func (a *app) landing(ctx context.Context, shard shardid.ID, f auditFlags, schemas map[string]string, db *source) (*audit.Landing, error) {
-	if len(f.vschemas)+len(f.shards) > 0 {
-		return nil, usageError{errors.New("--target landing: found --vschema or --shards: a landing is one unsharded keyspace and has neither")}
+	if len(f.vschemas)+len(f.shards) > 0 || f.live {
+		return nil, usageError{errors.New("--target landing: found --vschema, --shards or --live: a landing is one unsharded keyspace and has neither")}
 	}
 	keyspace := f.keyspace
 	if keyspace == "" {

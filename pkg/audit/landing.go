@@ -222,7 +222,8 @@ func (l *Landing) judge(ctx context.Context, text string, st *planner.Statement,
 	}
 	add(plan.Locks || t.namedLock, findNamed)
 	add(temporary(st.AST), findTemporary)
-	add(plan.Class == planner.Unsupported && qualified == 0, findRefused)
+	// The finding of a USE says why already.
+	add(plan.Class == planner.Unsupported && qualified == 0 && !slices.Contains(out, findUse), findRefused)
 	add(l.teamless(ctx, text), findNoTeam)
 	return out
 }

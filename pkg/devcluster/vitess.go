@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vifl/vifl/pkg/mysqlconn"
+	"github.com/vifl/vifl/pkg/vitess/serving"
 )
 
 // startVitess starts what a Vitess fleet has besides tablets.
@@ -53,18 +54,14 @@ func (c *cluster) startVitess(ctx context.Context) error {
 }
 
 func (c *cluster) vtgateFlags(p ports, users string) []string {
-	return []string{
+	return append(serving.VtgateFlags(),
 		"--cell", Cell, "--cells-to-watch", Cell, "--tablet-types-to-wait", "PRIMARY",
 		"--service-map", "grpc-vtgateservice", "--grpc-port", fmt.Sprint(p.grpc), "--grpc-bind-address", "127.0.0.1",
 		"--mysql-server-port", fmt.Sprint(p.mysql), "--mysql-server-bind-address", "127.0.0.1",
 		"--mysql-auth-server-impl", "static", "--mysql-auth-server-static-file", users,
-		// Tablets come while vtgate runs; its own default would see them after a minute.
+		// Landings come and go while vtgate runs.
 		"--tablet-refresh-interval", "2s",
-		// Hides planned and unplanned reparents; the second lets one follow soon on another.
-		"--enable-buffer", "--buffer-min-time-between-failovers", "5s",
-		// A transaction over two keyspaces could commit on one of them only.
-		"--transaction-mode", "SINGLE",
-	}
+	)
 }
 
 func (c *cluster) backupFlags() []string {

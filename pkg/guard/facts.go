@@ -15,6 +15,7 @@ import (
 	"github.com/vifl/vifl/pkg/mains"
 	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/state"
 )
 
 // Facts is all that the preflight checks look at, read once from both sides, from mains and
@@ -34,6 +35,10 @@ type Facts struct {
 	StreamAccount string
 	// Stream is the kind of stream that the shard shall be moved by.
 	Stream string
+	// Audit is the last audit of the shard's queries that was kept; nil: none. AuditErr is why it
+	// could not be read. Both are the caller's, as the shard's state is.
+	Audit    *state.Audit
+	AuditErr error
 }
 
 // Side is what one legacy server says of itself.

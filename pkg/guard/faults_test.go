@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"errors"
 	"path/filepath"
+	"time"
 
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/legacy"
@@ -106,6 +108,13 @@ func faults() []fault {
 		onA(fault{want: "P39?", says: "STRICT_TRANS_TABLES"}, "sql_mode", "''", "DEFAULT"),
 		onA(fault{want: "P40?"}, "time_zone", "'+02:00'", "'+00:00'"),
 		onA(fault{want: "P41?"}, "transaction_isolation", "'READ-COMMITTED'", "'REPEATABLE-READ'"),
+		{name: "queries that nobody has audited", want: "P48?", says: "vifl audit --target landing 0123 --keep", facts: func(f *Facts) { f.Audit = nil }},
+		{name: "a query that breaks on a landing", want: "P48?", says: "L05 LOCK TABLES (3 calls)", facts: func(f *Facts) {
+			f.Audit.Breaks = []state.AuditFinding{{ID: "L05", Title: "LOCK TABLES", Calls: 3}}
+		}},
+		{name: "an audit that judged a part", want: "P48?", says: "9 calls of it", facts: func(f *Facts) { f.Audit.Judged = 9 }},
+		{name: "an audit of long ago", want: "P48?", says: "30 days", facts: func(f *Facts) { f.Audit.At = f.Audit.At.Add(-auditAge - time.Hour) }},
+		{name: "a state that cannot be read", want: "P48!", says: "topo is away", facts: func(f *Facts) { f.AuditErr = errors.New("topo is away") }},
 		{name: "names without case", want: "P42!", facts: func(f *Facts) { f.Sides[0].Vars["lower_case_table_names"] = "1" }},
 		{name: "a full disk", want: "P43!", facts: func(f *Facts) { f.FreeBytes = 100 << 20 }},
 		{name: "a work folder that is none", want: "P43!", edit: func(s *site, cfg *config.Config, _ *config.Shard) {

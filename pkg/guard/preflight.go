@@ -63,6 +63,7 @@ var checks = []check{
 	{"P44", "applier reports often", checkpointPeriod},
 	{"P46", "values that vreplication changes", changedValues},
 	{"P47", "grants for the way back", backGrants},
+	{"P48", "queries are audited", audited},
 }
 
 // KeysID and KeysName are of what a diff says again of a table whose key was dropped since.

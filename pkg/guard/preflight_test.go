@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/mysqld"
@@ -142,6 +143,7 @@ func TestPreflight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			facts.Audit = &state.Audit{At: time.Now(), Who: "somebody@here", Inputs: []string{"slow.log"}, Calls: 10, Judged: 10, Queries: 2}
 			if c.facts != nil {
 				c.facts(facts)
 			}

@@ -51,6 +51,7 @@ type Shard struct {
 	Epoch    uint64     `json:"epoch"`
 	Owner    string     `json:"owner,omitempty"` // who wrote last
 
+	Audit       *Audit            `json:"audit,omitempty"`
 	Preflight   *Preflight        `json:"preflight,omitempty"`
 	Seed        *Seed             `json:"seed,omitempty"`
 	Stream      *Stream           `json:"stream,omitempty"`
@@ -72,6 +73,28 @@ type Step struct {
 	Verb    string    `json:"verb"`
 	Name    string    `json:"name"`
 	Started time.Time `json:"started"`
+}
+
+// Audit is the outcome of the last audit of the shard's queries that was kept. It holds no query:
+// those are in the audit's own output.
+type Audit struct {
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	Vitess string    `json:"vitess"` // the version whose planner judged
+	Inputs []string  `json:"inputs"`
+	// Calls is all calls, Judged those that could be judged, Queries how many distinct ones.
+	Calls   uint64 `json:"calls"`
+	Judged  uint64 `json:"judged"`
+	Queries int    `json:"queries"`
+	// Breaks are the findings whose queries fail on a landing, or mean something else there.
+	Breaks []AuditFinding `json:"breaks,omitempty"`
+}
+
+// AuditFinding is one kind of finding of an audit.
+type AuditFinding struct {
+	ID    string `json:"id"` // L03: stable, documented in docs/audit.md
+	Title string `json:"title"`
+	Calls uint64 `json:"calls"`
 }
 
 // Preflight is the outcome of the last preflight.

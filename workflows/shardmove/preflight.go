@@ -58,6 +58,11 @@ func (m *Move) preflight(ctx context.Context, verb engine.Verb, want string) (*P
 			side.Lost, side.Risky = vreplication.Unfit(side.Schema)
 		}
 	}
+	if doc, _, err := m.store.Load(ctx, m.id, m.keyspace); err != nil {
+		facts.AuditErr = err
+	} else {
+		facts.Audit = doc.Audit
+	}
 	why := "chosen by the operator"
 	if facts.Stream = want; want == "" {
 		facts.Stream, why = guard.PickStream(facts)

@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	"vitess.io/vitess/go/vt/key"
+	topodatapb "vitess.io/vitess/go/vt/proto/topodata"
 	"vitess.io/vitess/go/vt/sqlparser"
+	"vitess.io/vitess/go/vt/topo/topoproto"
+	"vitess.io/vitess/go/vt/vterrors"
 	"vitess.io/vitess/go/vt/vtgate/engine"
 	"vitess.io/vitess/go/vt/vtgate/evalengine"
 	"vitess.io/vitess/go/vt/vtgate/vindexes"
@@ -289,6 +292,13 @@ func (p *Planner) walk(out *Plan, prim engine.Primitive, perRow, lookup bool) {
 			out.Pins = append(out.Pins, "a temporary table")
 		}
 		add(Part{Keyspace: prim.Keyspace.Name, Operation: "DDL", opcode: destination(key.DestinationAllShards{}, prim.Keyspace)})
+	case *engine.UpdateTarget:
+		// vtgate refuses it when it runs it, not when it plans it.
+		if keyspace, _, _, _, err := topoproto.ParseDestination(prim.Target, topodatapb.TabletType_PRIMARY); err != nil {
+			out.Class, out.Reason = Unsupported, hideReason(err)
+		} else if keyspace != "" && !sqlparser.SystemSchema(keyspace) && p.shards[keyspace] == 0 {
+			out.Class, out.Reason = Unsupported, hideReason(vterrors.VT05003(keyspace))
+		}
 	case *engine.DBDDL, *engine.AlterVSchema, *engine.OnlineDDL, *engine.RevertMigration:
 		out.Class = DDL
 	case *engine.Lock:

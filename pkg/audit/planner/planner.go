@@ -5,11 +5,13 @@ package planner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
 	"strings"
 
+	"vitess.io/vitess/go/mysql/config"
 	querypb "vitess.io/vitess/go/vt/proto/query"
 	topodatapb "vitess.io/vitess/go/vt/proto/topodata"
 	vschemapb "vitess.io/vitess/go/vt/proto/vschema"
@@ -17,6 +19,7 @@ import (
 	"vitess.io/vitess/go/vt/sqlparser"
 	"vitess.io/vitess/go/vt/vtenv"
 	"vitess.io/vitess/go/vt/vterrors"
+	"vitess.io/vitess/go/vt/vtgate/engine"
 	"vitess.io/vitess/go/vt/vtgate/executorcontext"
 	"vitess.io/vitess/go/vt/vtgate/planbuilder"
 	"vitess.io/vitess/go/vt/vtgate/vindexes"
@@ -55,6 +58,9 @@ type Options struct {
 
 // New makes a planner. Every sharded keyspace needs its number of shards in VSchema.Shards.
 func New(o Options) (*Planner, error) {
+	if o.MySQLVersion == "" {
+		o.MySQLVersion = config.DefaultMySQLVersion + "-Vitess" // as a vtgate without --mysql-server-version
+	}
 	env, err := vtenv.New(vtenv.Options{MySQLServerVersion: o.MySQLVersion, TruncateErrLen: 512, TruncateUILen: 512})
 	if err != nil {
 		return nil, fmt.Errorf("make Vitess' environment: %w", err)
@@ -105,10 +111,25 @@ func New(o Options) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Planner{
+	p := &Planner{
 		env: env, vschema: vschema, keyspace: o.Keyspace, shards: shards, schemas: schemas,
 		exec: &unexecuted{env: env, vschema: vschema, srv: o.VSchema.srv},
-	}, nil
+	}
+	p.exec.prepared = p.prepared
+	return p, nil
+}
+
+// prepared plans the statement that a PREPARE names: vtgate refuses the PREPARE of one that it
+// cannot plan.
+func (p *Planner) prepared(ctx context.Context, query string) (*engine.Plan, error) {
+	s, err := p.Parse(query)
+	if err == nil {
+		err = s.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return planbuilder.BuildFromStmt(ctx, s.source, s.normalized, s.reserved, s.cursor, s.needs, ddl{})
 }
 
 // Shards is the number of shards of a keyspace, 0 when there is none.
@@ -274,6 +295,26 @@ func (p *Planner) Plan(ctx context.Context, s *Statement) *Plan {
 		out.Warnings = append(out.Warnings, w.Message)
 	}
 	return out
+}
+
+// Explain is the plan of a statement as VEXPLAIN PLAN of a vtgate prints it. The error of a
+// statement that is refused is Vitess' own. Like Plan it may be called once for each Parse.
+func (p *Planner) Explain(ctx context.Context, s *Statement) (string, error) {
+	if s.err != nil {
+		return "", s.err
+	}
+	plan, err := planbuilder.BuildFromStmt(ctx, s.source, s.normalized, s.reserved, s.cursor, s.needs, ddl{})
+	if err != nil {
+		return "", err
+	}
+	if plan.Instructions == nil {
+		return "", nil
+	}
+	out, err := json.MarshalIndent(engine.PrimitiveToPlanDescription(plan.Instructions, nil), "", "\t")
+	if err != nil {
+		return "", fmt.Errorf("print the plan: %w", err)
+	}
+	return string(out), nil
 }
 
 // ddl are vtgate's defaults: DDL is allowed, direct and online.

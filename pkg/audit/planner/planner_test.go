@@ -55,7 +55,11 @@ func TestPlan(t *testing.T) {
 		{"update messages set channel_id = 4 where id = 9", Unsupported, "", 0, false},
 		{"create table a (id int)", Unsupported, "", 0, false},
 		{"select * from nowhere.messages", Unsupported, "", 0, false},
+		{"use chat", None, "", 0, false},
+		{"use nowhere", Unsupported, "", 0, false},
 		{"select @a := 1", Unsupported, "", 0, false},
+		{"prepare s from 'select * from messages where user_id = ?'", None, "", 0, false},
+		{"prepare s from 'select * from nowhere.messages'", Unsupported, "", 0, false},
 	} {
 		s, err := p.Parse(c.query)
 		if err != nil {

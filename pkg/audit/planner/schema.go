@@ -36,6 +36,22 @@ func (v *VSchema) AddKeyspace(name string, ks *vschemapb.Keyspace) error {
 	return nil
 }
 
+// AddAll adds all keyspaces of a cell, and its routing rules.
+func (v *VSchema) AddAll(srv *vschemapb.SrvVSchema) error {
+	for name, ks := range srv.Keyspaces {
+		if err := v.AddKeyspace(name, ks); err != nil {
+			return err
+		}
+	}
+	if rules := srv.RoutingRules; rules != nil {
+		if v.srv.RoutingRules == nil {
+			v.srv.RoutingRules = &vschemapb.RoutingRules{}
+		}
+		v.srv.RoutingRules.Rules = append(v.srv.RoutingRules.Rules, rules.Rules...)
+	}
+	return nil
+}
+
 // AddFile reads a vschema from a JSON file: of one keyspace, as vtctldclient GetVSchema prints
 // it and ApplyVSchema takes it, or of all, as GetSrvVSchema prints it. arg is KEYSPACE=FILE, or
 // FILE alone, where a keyspace's name is the file's without what is behind its first dot.
@@ -58,16 +74,8 @@ func (v *VSchema) AddFile(arg string) error {
 		if err := json2.UnmarshalPB(data, srv); err != nil {
 			return fmt.Errorf("vschema %s: %w", path, err)
 		}
-		for name, ks := range srv.Keyspaces {
-			if err := v.AddKeyspace(name, ks); err != nil {
-				return fmt.Errorf("vschema %s: %w", path, err)
-			}
-		}
-		if rules := srv.RoutingRules; rules != nil {
-			if v.srv.RoutingRules == nil {
-				v.srv.RoutingRules = &vschemapb.RoutingRules{}
-			}
-			v.srv.RoutingRules.Rules = append(v.srv.RoutingRules.Rules, rules.Rules...)
+		if err := v.AddAll(srv); err != nil {
+			return fmt.Errorf("vschema %s: %w", path, err)
 		}
 		return nil
 	}

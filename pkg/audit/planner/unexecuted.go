@@ -29,6 +29,8 @@ type unexecuted struct {
 	env     *vtenv.Environment
 	vschema *vindexes.VSchema
 	srv     *vschemapb.SrvVSchema
+	// prepared plans the statement that a PREPARE names.
+	prepared func(ctx context.Context, query string) (*engine.Plan, error)
 }
 
 func (u *unexecuted) Environment() *vtenv.Environment             { return u.env }
@@ -88,8 +90,8 @@ func (u *unexecuted) ShowVitessMetadata(context.Context, *sqlparser.ShowFilter) 
 
 func (u *unexecuted) SetVitessMetadata(context.Context, string, string) error { return errNotExecuted }
 
-func (u *unexecuted) PlanPrepareStmt(context.Context, *executorcontext.SafeSession, string) (*engine.Plan, error) {
-	return nil, errNotExecuted
+func (u *unexecuted) PlanPrepareStmt(ctx context.Context, _ *executorcontext.SafeSession, query string) (*engine.Plan, error) {
+	return u.prepared(ctx, query)
 }
 
 func (u *unexecuted) ReadTransaction(context.Context, string) (*querypb.TransactionMetadata, error) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -66,6 +67,8 @@ func (f *Fleet) AddLanding(ctx context.Context, keyspace, database string, exter
 
 // newTablet is a tablet that Stop ends, once it runs.
 func (f *Fleet) newTablet(keyspace, shard, database string) *Tablet {
+	f.adding.Lock()
+	defer f.adding.Unlock()
 	t := &Tablet{f: f, uid: 101 + len(f.landings), keyspace: keyspace, shard: shard, database: database}
 	t.Alias = fmt.Sprintf("%s-%010d", Cell, t.uid)
 	f.landings = append(f.landings, t)
@@ -163,12 +166,13 @@ func (t *Tablet) ready(ctx context.Context) error {
 	}
 }
 
-// Restart kills the vttablet, as a power cut would, and starts it again.
+// Restart kills the vttablet, as a power cut would, and starts it again. A landing's takes orders
+// for streams when it returns; another shard's is up, and may not serve yet.
 func (t *Tablet) Restart(ctx context.Context) error {
 	if err := t.process.Kill(); err != nil {
 		return err
 	}
-	if err := t.run(ctx); err != nil {
+	if err := t.run(ctx); err != nil || t.Landing == nil {
 		return err
 	}
 	return t.ready(ctx)
@@ -179,6 +183,13 @@ func (t *Tablet) Pid() int { return t.process.Pid() }
 
 // Kill kills the vttablet, and leaves its server.
 func (t *Tablet) Kill() error { return t.process.Kill() }
+
+// Stall stops the vttablet without ending it: its connections stay open and say nothing more, as
+// those of a host whose disk hangs. Resume lets it go on.
+func (t *Tablet) Stall() error { return syscall.Kill(t.process.Pid(), syscall.SIGSTOP) }
+
+// Resume lets a stalled vttablet go on.
+func (t *Tablet) Resume() error { return syscall.Kill(t.process.Pid(), syscall.SIGCONT) }
 
 // Log is the end of the vttablet's log.
 func (t *Tablet) Log() string { return child.Tail(filepath.Join(t.f.dir, t.Alias+".log")) }

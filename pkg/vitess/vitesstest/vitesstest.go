@@ -50,8 +50,9 @@ type Fleet struct {
 
 	etcd     *etcd.Server
 	vtctld   *child.Process
-	vtgate   *child.Process
-	landings []*Tablet // and the tablets of keyspaces that are none
+	vtgates  []*child.Process
+	adding   sync.Mutex // guards landings
+	landings []*Tablet  // and the tablets of keyspaces that are none
 	copying  sync.Mutex
 }
 
@@ -89,8 +90,8 @@ func Start(ctx context.Context) (f *Fleet, err error) {
 // Stop ends everything and removes the fleet's folder.
 func (f *Fleet) Stop() error {
 	var errs []error
-	if f.vtgate != nil {
-		errs = append(errs, f.vtgate.Kill())
+	for _, g := range f.vtgates {
+		errs = append(errs, g.Kill())
 	}
 	for _, t := range f.landings {
 		errs = append(errs, t.kill())
@@ -161,6 +162,20 @@ func (f *Fleet) program(name string) (string, error) {
 		return "", err
 	}
 	return copied, mysqld.CopyTree(path, copied, true)
+}
+
+// Vtctldclient runs Vitess' own client against the fleet's vtctld, as an operator would, and
+// returns what it prints on stdout.
+func (f *Fleet) Vtctldclient(ctx context.Context, args ...string) (string, error) {
+	// Without a time-out of its own it asks a vtctld that is gone for ever.
+	all := append([]string{"--server", f.Config.Vtctld, "--action-timeout", patience.String()}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(f.bin, "vtctldclient"), all...)
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("vtctldclient %s: %w: %s", strings.Join(args, " "), err, said.String())
+	}
+	return out.String(), nil
 }
 
 func (f *Fleet) startEtcd(ctx context.Context) (err error) {

@@ -25,7 +25,7 @@ import (
 )
 
 // AddKeyspace makes a serving keyspace with one tablet for each shard, all databases of the
-// same name. The shards must cover all keyspace ids: -80, 80-, or 0.
+// same name. Several may be made at once. The shards must cover all keyspace ids: -80, 80-, or 0.
 func (f *Fleet) AddKeyspace(ctx context.Context, keyspace, database string, shards ...string) ([]*Tablet, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -102,8 +102,8 @@ func (f *Fleet) StartVtgate(ctx context.Context, extra ...string) (mysqlconn.Tar
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	target := mysqlconn.Target{Name: "vtgate", Host: "127.0.0.1", Account: mysqlconn.Account{User: "app", Password: "any"}}
-	var err error
-	f.vtgate, err = f.daemon(ctx, "vtgate", "vtgate", func() ([]string, error) {
+	name := fmt.Sprintf("vtgate-%d", len(f.vtgates)+1)
+	vtgate, err := f.daemon(ctx, "vtgate", name, func() ([]string, error) {
 		port, err := mysqld.FreePort()
 		target.Port = port
 		return append([]string{
@@ -114,6 +114,7 @@ func (f *Fleet) StartVtgate(ctx context.Context, extra ...string) (mysqlconn.Tar
 	if err != nil {
 		return target, err
 	}
+	f.vtgates = append(f.vtgates, vtgate)
 	db, err := mysqlconn.Open(target, func(c *mysql.Config) { c.Params, c.MaxAllowedPacket = nil, 1<<20 })
 	if err != nil {
 		return target, err
