@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
+	"github.com/vifl/vifl/pkg/schema/schematest"
 )
 
 // testUnkeyed is of tables without a key.
@@ -32,14 +33,14 @@ func testUnkeyedMutations(t *testing.T, s servers) {
 	}
 	s.fresh(t, "mutants")
 	a, b := plainSide(t, s.a, "mutants", 2), plainSide(t, s.b, "mutants", 2)
-	var cards deck
+	var cards schematest.Deck
 	found, done := map[Kind]uint64{}, 0
 	for i := uint64(0); done < wanted; i++ {
 		r := rand.New(rand.NewPCG(seed, i))
 		m := &mutant{r: r, rows: 30}
 		var cols, exact []string
 		for n := range 1 + r.IntN(5) {
-			k := cards.deal(r)
+			k := cards.Deal(r)
 			m.values = append(m.values, k)
 			cols = append(cols, fmt.Sprintf("v%d %s", n, k.def))
 			exact = append(exact, k.exact(fmt.Sprintf("v%d", n)))

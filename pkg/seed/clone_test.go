@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/vifl/vifl/pkg/legacy"
-	"github.com/vifl/vifl/pkg/mysqlconn"
 	"github.com/vifl/vifl/pkg/mysqld/mysqldtest"
 	"github.com/vifl/vifl/pkg/seed/clone"
 )
