@@ -49,6 +49,7 @@ teams that it tells mains are then what mains.data_teams finds.`,
 	f.StringVar(&user, "owner", "owner", "an account that may make databases and tables on the legacy servers and on mains")
 	f.StringVar(&passwordFile, "owner-password-file", "", "its password")
 	f.StringVar(&schema, "schema", "", "an SQL script of your application's tables and rows (default: the demo's)")
+	f.DurationVar(&o.Wait, "wait", 0, "how long the servers may take to let the owner in")
 	f.IntVar(&o.Size.Teams, "teams", o.Size.Teams, "workspaces of each legacy shard")
 	f.IntVar(&o.Size.MessagesPerTeam, "messages", o.Size.MessagesPerTeam, "messages of each workspace")
 	return cmd

@@ -13,7 +13,10 @@ import (
 const topoRoot = "/vitess/global"
 
 // cellsTimeout bounds the wait for a topo server that is still electing its leader.
-const cellsTimeout = time.Minute
+const cellsTimeout = 3 * time.Minute
+
+// cellTimeout bounds one try.
+const cellTimeout = 10 * time.Second
 
 // runCells makes the cells that are missing. vtctldclient talks to the topo server itself here:
 // vtctld, vtgate and vtorc do not start without their cell.
@@ -38,10 +41,13 @@ func runCells(ctx context.Context, args []string) error {
 
 func addCell(ctx context.Context, server, cell string) error {
 	for {
-		cmd := exec.CommandContext(ctx, "vtctldclient", "--server", "internal",
+		// Without a topo server it would try for an hour.
+		once, cancel := context.WithTimeout(ctx, cellTimeout)
+		cmd := exec.CommandContext(once, "vtctldclient", "--server", "internal",
 			"--topo-implementation", "etcd2", "--topo-global-server-address", server, "--topo-global-root", topoRoot,
 			"AddCellInfo", "--root", "/vitess/"+cell, "--server-address", server, cell)
 		out, err := cmd.CombinedOutput()
+		cancel()
 		switch {
 		case err == nil:
 			say("cell %s made", cell)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/vifl/vifl/pkg/config"
 	"github.com/vifl/vifl/pkg/load/appschema"
@@ -22,6 +23,8 @@ type FillOptions struct {
 	// Schema is an SQL script of another application's tables, and rows if it has any, run on
 	// side a instead: statements that end with ";" at a line's end, no DELIMITER.
 	Schema string
+	// Wait is how long the servers may take to let Owner in: they may be coming up.
+	Wait time.Duration
 	// Say is called with a line for each shard.
 	Say func(string)
 }
@@ -36,7 +39,7 @@ func Fill(ctx context.Context, o FillOptions) error {
 		return err
 	}
 	target.Account, target.Database = o.Owner, ""
-	mains, err := openDatabase(ctx, target, o.Config.Mains.Database)
+	mains, err := openDatabase(ctx, o, target, o.Config.Mains.Database)
 	if err != nil {
 		return err
 	}
@@ -66,7 +69,7 @@ func fillShard(ctx context.Context, o FillOptions, s config.Shard, mains *sql.DB
 		return err
 	}
 	target.Account, target.Database = o.Owner, ""
-	db, err := openDatabase(ctx, target, s.Database)
+	db, err := openDatabase(ctx, o, target, s.Database)
 	if err != nil {
 		return err
 	}
@@ -110,8 +113,8 @@ func fillShard(ctx context.Context, o FillOptions, s config.Shard, mains *sql.DB
 }
 
 // openDatabase connects, and makes the database when it is missing.
-func openDatabase(ctx context.Context, t mysqlconn.Target, database string) (*sql.DB, error) {
-	db, err := mysqlconn.Connect(ctx, t)
+func openDatabase(ctx context.Context, o FillOptions, t mysqlconn.Target, database string) (*sql.DB, error) {
+	db, err := connectWithin(ctx, o, t)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +125,31 @@ func openDatabase(ctx context.Context, t mysqlconn.Target, database string) (*sq
 	}
 	t.Database = database
 	return mysqlconn.Connect(ctx, t)
+}
+
+// connectWithin connects as soon as the server lets us in. Any error may pass, that of a name
+// without an address and of an account without a password too: a server in a container gets its
+// name, its port and its accounts one after the other.
+func connectWithin(ctx context.Context, o FillOptions, t mysqlconn.Target) (*sql.DB, error) {
+	end := time.Now().Add(o.Wait)
+	said := time.Now()
+	for {
+		db, err := mysqlconn.Connect(ctx, t)
+		if err == nil {
+			return db, nil
+		}
+		if ctx.Err() != nil || !time.Now().Before(end) {
+			return nil, fmt.Errorf("not let in within %s: %w", o.Wait, err)
+		}
+		if time.Since(said) > 2*time.Second {
+			said = time.Now()
+			o.Say(fmt.Sprintf("waiting for %s: %v", t, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
 }
 
 func readIDs(ctx context.Context, db *sql.DB, query string) ([]int64, error) {
