@@ -145,10 +145,11 @@ func newFleet(t *testing.T) *fleet {
 		"COMPOSE_PROJECT_NAME=" + f.project, "VTGATE_PORT=127.0.0.1:0", "VTCTLD_PORT=127.0.0.1:0",
 		"FILL_TEAMS=300", "LOAD_RATE=50", "LOAD_WRITERS=4",
 	}
-	for to, from := range map[string]string{"SCHEMA_DIR": "VIFL_COMPOSE_SCHEMA_DIR", "SCHEMA_FILE": "VIFL_COMPOSE_SCHEMA", "VIFL_YAML": "VIFL_COMPOSE_YAML"} {
-		if v := os.Getenv(from); v != "" {
-			f.env = append(f.env, to+"="+v)
-		}
+	if file := os.Getenv("VIFL_COMPOSE_SCHEMA"); file != "" {
+		f.env = append(f.env, "SCHEMA_DIR="+filepath.Dir(absolute(t, file)), "SCHEMA_FILE=/schema/"+filepath.Base(file))
+	}
+	if file := os.Getenv("VIFL_COMPOSE_YAML"); file != "" {
+		f.env = append(f.env, "VIFL_YAML="+absolute(t, file))
 	}
 	t.Cleanup(func() { f.down(t) })
 	f.must(t, f.with("up", "-d", "--no-build")...)
@@ -156,6 +157,18 @@ func newFleet(t *testing.T) *fleet {
 		return f.try(t, f.vifl("shards", "list")...).code == 0
 	})
 	return f
+}
+
+// absolute wants a path that does not depend on where go test runs.
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	if !filepath.IsAbs(path) {
+		t.Fatalf("found the path %q, expected an absolute one", path)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // await waits until f is content.
@@ -176,8 +189,10 @@ func (f *fleet) down(t *testing.T) {
 			t.Logf("logs of the containers:\n%s", r.stdout)
 		}
 	}
-	// The volumes go too, so nothing has to end in order.
-	for _, command := range [][]string{f.with("--profile", "load", "kill"), f.with("--profile", "load", "down", "--volumes", "--remove-orphans", "--timeout", "5")} {
+	// The volumes go too, so nothing has to end in order. Twice: the engine (20.10) may still have
+	// the endpoint of a container that is gone, and then keeps the network.
+	down := f.with("--profile", "load", "down", "--volumes", "--remove-orphans", "--timeout", "5")
+	for _, command := range [][]string{f.with("--profile", "load", "kill"), down, down} {
 		r, err := run(ctx, f, command...)
 		if err != nil || r.code != 0 {
 			t.Logf("%v: %v %s", command, err, r)
