@@ -14,8 +14,6 @@ ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P) || exit 1
 cd -- "$ROOT" || exit 1
 
 MEMORY_MIB=4000
-ENGINE_PID=
-ENGINE_DIR=
 BASE_DIR=
 IMAGES=()
 
@@ -75,7 +73,13 @@ run_tests() {
 	export TAG PREFIX=vifl-test/
 	base "$own"
 	IMAGES+=("${PREFIX}vifl:$TAG" "${PREFIX}vifl-vitess:$TAG" "${PREFIX}vifl-mysql:$TAG")
-	PROGRAMS=prebuilt MYSQL=mysql-prebuilt BASE_IMAGE=$BASE scripts/images.sh || fail "compose-test: no images"
+	local mysql=mysql-prebuilt image=${MYSQL_IMAGE:-$(awk -F= '$1 == "MYSQL_IMAGE" { print $2 }' docker/.env)}
+	if [ -L .tools/mysql/bin/mysqld ]; then
+		# Links to the machine's own MySQL, whose libraries are all over its system.
+		have "$image" || skip "found links to this machine's own MySQL in .tools/mysql, and no image $image, expected either a MySQL of scripts/setup.sh's own or that image"
+		mysql=mysql-image
+	fi
+	PROGRAMS=prebuilt MYSQL=$mysql MYSQL_IMAGE=$image BASE_IMAGE=$BASE scripts/images.sh || fail "compose-test: no images"
 	VIFL_COMPOSE=$COMPOSE VIFL_IMAGE=${PREFIX}vifl:$TAG VIFL_VITESS_IMAGE=${PREFIX}vifl-vitess:$TAG \
 		VIFL_MYSQL_IMAGE=${PREFIX}vifl-mysql:$TAG ETCD_IMAGE=$ETCD scripts/test.sh -v ./e2e/compose
 }

@@ -9,6 +9,10 @@
 ENGINE_PACKAGES="docker.io docker-compose iptables iproute2 debootstrap etcd-server etcd-client"
 ENGINE_PROGRAMS="dockerd containerd runc docker-proxy iptables ip docker-compose debootstrap etcd etcdctl"
 
+ENGINE_PID=
+ENGINE_DIR=
+ENGINE_DATA=
+
 # engine_problem: why this machine cannot have an engine of ours; nothing when it can.
 engine_problem() {
 	local problem
@@ -99,21 +103,23 @@ start_engine() {
 
 # stop_engine: and all that runs in it, by the id of its first process.
 stop_engine() {
-	[ -n "${ENGINE_PID:-}" ] || return 0
 	local i
-	# To dockerd itself, unshare's child: unshare passes on nothing but its own end.
-	# shellcheck disable=SC2046
-	kill -TERM $(cat "/proc/$ENGINE_PID/task/$ENGINE_PID/children" 2>/dev/null) 2>/dev/null
-	for ((i = 0; i < 100; i++)); do
-		kill -0 "$ENGINE_PID" 2>/dev/null || break
-		sleep 0.1
-	done
-	kill -KILL "$ENGINE_PID" 2>/dev/null
-	wait "$ENGINE_PID" 2>/dev/null
-	ENGINE_PID=
+	if [ -n "$ENGINE_PID" ]; then
+		# To dockerd itself, unshare's child: unshare passes on nothing but its own end.
+		# shellcheck disable=SC2046
+		kill -TERM $(cat "/proc/$ENGINE_PID/task/$ENGINE_PID/children" 2>/dev/null) 2>/dev/null
+		for ((i = 0; i < 100; i++)); do
+			kill -0 "$ENGINE_PID" 2>/dev/null || break
+			sleep 0.1
+		done
+		kill -KILL "$ENGINE_PID" 2>/dev/null
+		wait "$ENGINE_PID" 2>/dev/null
+		ENGINE_PID=
+	fi
+	[ -n "$ENGINE_DIR" ] || return 0
 	# The kernel takes a moment to take the namespaces' mounts away.
 	for ((i = 0; i < 50; i++)); do
-		rm -rf -- "$ENGINE_DIR" "$ENGINE_DATA" 2>/dev/null && break
+		rm -rf -- "$ENGINE_DIR" ${ENGINE_DATA:+"$ENGINE_DATA"} 2>/dev/null && break
 		sleep 0.2
 	done
 }
