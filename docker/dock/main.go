@@ -24,9 +24,9 @@ const usage = `usage:
   dock secrets --config FILE --dir DIR
   dock cells --topo HOST:PORT CELL...
   dock template
-  dock mysqld --host NAME --server-id N --accounts legacy|mains [--replicate-from HOST] [--set LINE]...
+  dock mysqld --host NAME --server-id N --accounts legacy|mains --database NAME [--replicate-from HOST] [--set LINE]...
   dock tablet --cell CELL --uid N --host NAME --keyspace NAME --database NAME --topo HOST:PORT [-- FLAG...]
-  dock health file PATH | http URL | etcd ADDRESS
+  dock health mysqld FILE | http URL | tablet FOLDER
 `
 
 func main() {
