@@ -1,11 +1,12 @@
 # vifl: make demo and make test do all the set-up they need.
 
-.PHONY: demo test test-long lint bench setup unit e2e clean
+.PHONY: demo test test-long lint bench setup unit e2e images compose-test clean
 
 demo: setup
 	@scripts/demo.sh
 
-test: setup lint unit e2e
+# The compose tests come last: where no engine can be had, what they say is on the last lines.
+test: setup lint unit e2e compose-test
 
 setup:
 	@scripts/setup.sh
@@ -15,13 +16,21 @@ lint:
 
 unit: setup
 	@scripts/setup_test.sh
-	@scripts/test.sh ./cmd/... ./pkg/... ./workflows/... ./vindexes/...
+	@scripts/test.sh -p 2 ./cmd/... ./docker/... ./pkg/... ./workflows/... ./vindexes/...
 
 e2e: setup
 	@scripts/test.sh ./e2e/...
 
 test-long: setup lint
 	@VIFL_TEST_LONG=1 scripts/test.sh ./...
+	@VIFL_TEST_LONG=1 scripts/compose-test.sh
+
+# The images for use; the tests build theirs from bin/ and .tools/mysql.
+images:
+	@scripts/images.sh
+
+compose-test: setup
+	@scripts/compose-test.sh
 
 bench: setup
 	@scripts/bench.sh

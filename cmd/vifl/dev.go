@@ -27,7 +27,7 @@ Everything is real, small, unprivileged, and ends with its supervisor.`,
 	}
 	cmd.PersistentFlags().StringVar(&dir, "dir", devDir, "the fleet's folder: vifl.yaml, cluster.json, passwords; status and down take that of VIFL_CONFIG")
 	cmd.AddCommand(
-		newDevUpCommand(&dir), newDevDownCommand(&dir), newDevStatusCommand(&dir), newDevLoadCommand(),
+		newDevUpCommand(&dir), newDevDownCommand(&dir), newDevStatusCommand(&dir), newDevLoadCommand(), newDevFillCommand(),
 		newDevProvisionCommand(&dir), newDevDeprovisionCommand(&dir), newDevSuperviseCommand(), newDevWatchdogCommand(),
 	)
 	return cmd

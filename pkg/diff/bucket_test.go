@@ -42,8 +42,8 @@ func testUnkeyedMutations(t *testing.T, s servers) {
 		for n := range 1 + r.IntN(5) {
 			k := cards.Deal(r)
 			m.values = append(m.values, k)
-			cols = append(cols, fmt.Sprintf("v%d %s", n, k.def))
-			exact = append(exact, k.exact(fmt.Sprintf("v%d", n)))
+			cols = append(cols, fmt.Sprintf("v%d %s", n, k.Def))
+			exact = append(exact, k.Exact(fmt.Sprintf("v%d", n)))
 		}
 		var rows []string
 		for range m.rows {

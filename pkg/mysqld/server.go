@@ -29,6 +29,9 @@ type Options struct {
 	Dir string
 	// Port on 127.0.0.1; 0 takes a free one.
 	Port int
+	// Host is the name that other machines know this server by, which it reports to the servers
+	// that it replicates from; it then listens on all addresses. Empty: on 127.0.0.1 only.
+	Host string
 	// ServerID; 0 takes a random one.
 	ServerID uint32
 	// Extra are lines for my.cnf such as gtid_mode=OFF; they win over our settings.

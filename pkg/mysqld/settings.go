@@ -76,6 +76,10 @@ func writeCnf(path string, inst *Installation, extra []string) error {
 // arguments are the paths a server is started with.
 func (s *Server) arguments() []string {
 	dir := s.o.Dir
+	bind, host := "127.0.0.1", "127.0.0.1"
+	if s.o.Host != "" {
+		bind, host = "*", s.o.Host
+	}
 	args := []string{
 		"--defaults-file=" + filepath.Join(dir, "my.cnf"),
 		"--datadir=" + s.DataDir(),
@@ -84,10 +88,10 @@ func (s *Server) arguments() []string {
 		"--pid-file=" + filepath.Join(dir, "mysqld.pid"),
 		"--log-error=" + s.LogFile(),
 		"--relay-log=" + filepath.Join(s.DataDir(), "relay"),
-		"--bind-address=127.0.0.1",
+		"--bind-address=" + bind,
 		fmt.Sprintf("--port=%d", s.o.Port),
 		fmt.Sprintf("--report-port=%d", s.o.Port),
-		"--report-host=127.0.0.1",
+		"--report-host=" + host,
 		fmt.Sprintf("--server-id=%d", s.o.ServerID),
 	}
 	// A server without a binlog is asked for with the line skip-log-bin.

@@ -49,6 +49,12 @@ func CreateMains(ctx context.Context, db *sql.DB) error { return run(ctx, db, "m
 // ShardStatements are the CREATE TABLE statements of a shard.
 func ShardStatements() []string { return split(shardSQL) }
 
+// Script runs another application's script in db's default database: statements that end with
+// ";" at a line's end.
+func Script(ctx context.Context, db *sql.DB, script string) error {
+	return run(ctx, db, "the application", script)
+}
+
 func run(ctx context.Context, db *sql.DB, what, script string) error {
 	for _, stmt := range split(script) {
 		if _, err := db.ExecContext(ctx, stmt); err != nil {
