@@ -164,8 +164,8 @@ func (r *rollback) settle(ctx context.Context) error {
 			return err
 		}
 		why := ""
-		if took := time.Since(start); took > 4*inStep {
-			why = fmt.Sprintf("the legacy took %d ms to get the landing's newest write, expected at most %d", took.Milliseconds(), 4*inStep.Milliseconds())
+		if took := time.Since(start); took > 4*r.m.inStep() {
+			why = fmt.Sprintf("the legacy took %d ms to get the landing's newest write, expected at most %d, half of max_pause", took.Milliseconds(), 4*r.m.inStep().Milliseconds())
 		}
 		running, err := r.landing.LongStatements(ctx, time.Second)
 		if err != nil {

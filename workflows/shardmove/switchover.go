@@ -200,9 +200,9 @@ func (s *switchover) sameServerStreamed(ctx context.Context) error {
 	}}}
 }
 
-// inStep is how quickly each side must apply the other's newest write for a freeze to begin:
-// inside it every writer waits for exactly that.
-const inStep = 250 * time.Millisecond
+// inStep is how quickly each side must apply the other's newest write for a freeze to begin: inside it
+// every writer waits for exactly that, and it is one of some eight steps. 250 ms of the default pause of 2 s.
+func (m *Move) inStep() time.Duration { return m.cfg.Limits.MaxPause / 8 }
 
 // settle waits until a freeze can be short: the stream and the reader beside it are close to
 // the end, the sides apply each other's writes at once, and no long statement runs on either
@@ -259,8 +259,8 @@ func (s *switchover) unsettled(ctx context.Context) (string, error) {
 		}
 		return "", err
 	}
-	if took := time.Since(start); took > inStep {
-		return fmt.Sprintf("the sides took %d ms to apply each other's newest write, expected at most %d", took.Milliseconds(), inStep.Milliseconds()), nil
+	if took := time.Since(start); took > s.m.inStep() {
+		return fmt.Sprintf("the sides took %d ms to apply each other's newest write, expected at most %d, an eighth of max_pause", took.Milliseconds(), s.m.inStep().Milliseconds()), nil
 	}
 	return "", nil
 }

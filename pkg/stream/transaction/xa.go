@@ -131,6 +131,9 @@ func (s *session) xaStatement(e *dump.Event, sql, kind string) error {
 		switch {
 		case !s.from.IsZero() && (p == nil || p.tooLarge):
 			// It was applied before: one that began before those that wait still.
+			if p != nil {
+				p.decided = e.End
+			}
 			return s.end(e)
 		case p == nil:
 			return s.blocked(kind, "the transaction was prepared before the reading began, so that its changes are not known: seed the landing again, and decide prepared transactions first")
