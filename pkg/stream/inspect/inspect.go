@@ -139,12 +139,16 @@ func (i *Inspector) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	secure, err := i.target.TLSConfig()
+	if err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	h := &handler{i: i, r: &reader{database: i.database, at: from, boundary: from, tables: map[uint64]table{}}}
 	h.r.taint = h.found
 	syncer := replication.NewBinlogSyncer(replication.BinlogSyncerConfig{
 		ServerID: id, Flavor: mysql.MySQLFlavor, Host: i.target.Host, Port: uint16(i.target.Port),
-		User: i.target.User, Password: i.target.Password.Reveal(), Localhost: "vifl",
+		User: i.target.User, Password: i.target.Password.Reveal(), TLSConfig: secure, Localhost: "vifl",
 		RawModeEnabled: true, DisableRetrySync: true, HeartbeatPeriod: heartbeat, ReadTimeout: silence,
 		Logger: slog.New(slog.DiscardHandler), Option: i.sameServer, Dialer: i.dial,
 		SynchronousEventHandler: h,

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,14 +31,21 @@ type side struct {
 	err  chan error
 }
 
-func account(srv *mysqld.Server, password string) mysqlconn.Target {
-	return mysqlconn.Target{Name: "0123 side a", Host: "127.0.0.1", Port: srv.Port(), Account: mysqlconn.Account{User: "vifl", Password: mysqlconn.Secret(password)}}
+// account must use TLS: the reader's connection, not only those that ask, is protected as it says.
+func account(t *testing.T, srv *mysqld.Server, password string) mysqlconn.Target {
+	t.Helper()
+	ca, err := os.ReadFile(filepath.Join(srv.DataDir(), "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mysqlconn.Target{Name: "0123 side a", Host: "127.0.0.1", Port: srv.Port(), Account: mysqlconn.Account{User: "vifl", Password: mysqlconn.Secret(password),
+		TLS: mysqlconn.TLS{Mode: mysqlconn.TLSVerifyCA, CA: string(ca)}}}
 }
 
 func legacy(t *testing.T) *side {
 	t.Helper()
 	srv := mysqldtest.Start(t, mysqldtest.Options{})
-	mysqldtest.Exec(t, srv, "create user vifl@'%' identified by 'pass'", "grant replication slave, replication client on *.* to vifl@'%'",
+	mysqldtest.Exec(t, srv, "create user vifl@'%' identified by 'pass' require ssl", "grant replication slave, replication client on *.* to vifl@'%'",
 		"create database slack", "create database _vifl", "create database other",
 		"create table slack.t (id bigint auto_increment primary key, n int, v varchar(100), j json, g int as (n + 1) virtual, s int as (n + 2) stored, h int invisible)",
 		"create table other.t (id int auto_increment primary key, n int, j json)", "create table _vifl.heartbeat (id int primary key, n int)",
@@ -51,7 +60,7 @@ func legacy(t *testing.T) *side {
 // follow starts an inspector at the end of the binlog.
 func (s *side) follow() *side {
 	s.t.Helper()
-	i, err := inspect.New(account(s.srv, "pass"), s.uuid, "slack", s.end())
+	i, err := inspect.New(account(s.t, s.srv, "pass"), s.uuid, "slack", s.end())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -252,7 +261,7 @@ func TestWhatWaitingDoesNotMend(t *testing.T) {
 	}
 	another := from
 	another.Server = "11111111-2222-3333-4444-555555555555"
-	i, err := inspect.New(account(s.srv, "pass"), another.Server, "slack", another)
+	i, err := inspect.New(account(s.t, s.srv, "pass"), another.Server, "slack", another)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,20 +270,20 @@ func TestWhatWaitingDoesNotMend(t *testing.T) {
 		t.Errorf("another server: %v, expected both identities", err)
 	}
 	from.Server = s.uuid
-	if i, err = inspect.New(account(s.srv, "wrong"), s.uuid, "slack", from); err != nil {
+	if i, err = inspect.New(account(s.t, s.srv, "wrong"), s.uuid, "slack", from); err != nil {
 		t.Fatal(err)
 	}
 	if err := ended(i); !mysqlconn.IsAccessDenied(err) || strings.Contains(err.Error(), "wrong:") {
 		t.Errorf("wrong password: %v", err)
 	}
 	s.run("flush binary logs", "purge binary logs to '"+s.next()+"'")
-	if i, err = inspect.New(account(s.srv, "pass"), s.uuid, "slack", from); err != nil {
+	if i, err = inspect.New(account(s.t, s.srv, "pass"), s.uuid, "slack", from); err != nil {
 		t.Fatal(err)
 	}
 	if err := ended(i); !errors.Is(err, inspect.ErrGone) {
 		t.Errorf("purged binlog: %v, expected ErrGone", err)
 	}
-	if _, err := inspect.New(account(s.srv, "pass"), "another", "slack", from); err == nil {
+	if _, err := inspect.New(account(s.t, s.srv, "pass"), "another", "slack", from); err == nil {
 		t.Error("an inspector was made for a position of another server")
 	}
 }
