@@ -62,7 +62,7 @@ func testUnkeyedMutations(t *testing.T, s servers) {
 		restart(t, a, b)
 		count := func(c *sql.Conn) map[string]uint64 {
 			out := map[string]uint64{}
-			_, rows := queryRows(t, c, "SELECT "+strings.Join(exact, ",")+" FROM mutants.m")
+			_, rows := mysqldtest.Rows(t, c, "SELECT "+strings.Join(exact, ",")+" FROM mutants.m")
 			for _, row := range rows {
 				out[joined(row)]++
 			}
@@ -114,32 +114,6 @@ func testUnkeyedMutations(t *testing.T, s servers) {
 	if found[Missing] < 50 || found[Extra] < 50 {
 		t.Errorf("seed %d: too little was changed to prove anything: %v", seed, found)
 	}
-}
-
-func queryRows(t *testing.T, c *sql.Conn, query string) (columns []string, out [][]sql.NullString) {
-	t.Helper()
-	rows, err := c.QueryContext(context.Background(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	if columns, err = rows.Columns(); err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
-		for i := range values {
-			dest[i] = &values[i]
-		}
-		if err := rows.Scan(dest...); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, values)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return columns, out
 }
 
 // testUnkeyedMany: the list is bounded; what is not listed is counted, or bounded from below.

@@ -29,19 +29,13 @@ func (f *Fleet) Primaries(ctx context.Context, keyspace string) ([]ShardPrimary,
 		}
 		return nil, fmt.Errorf("keyspace %s: reading its record: %w", keyspace, err)
 	}
-	shards, err := f.ts.FindAllShardsInKeyspace(ctx, keyspace, nil)
+	shards, err := f.serving(ctx, keyspace)
 	if err != nil {
-		return nil, fmt.Errorf("keyspace %s: reading its shards: %w", keyspace, err)
-	}
-	serving := false
-	for _, si := range shards {
-		serving = serving || si.IsPrimaryServing
+		return nil, err
 	}
 	var out []ShardPrimary
-	for name, si := range shards {
-		if serving && !si.IsPrimaryServing {
-			continue
-		}
+	for _, si := range shards {
+		name := si.ShardName()
 		if topoproto.TabletAliasIsZero(si.PrimaryAlias) {
 			return nil, fmt.Errorf("keyspace %s: shard %s has no primary: elect one", keyspace, name)
 		}
@@ -51,9 +45,30 @@ func (f *Fleet) Primaries(ctx context.Context, keyspace string) ([]ShardPrimary,
 		}
 		out = append(out, ShardPrimary{Shard: name, Tablet: fromRecord(ti.Tablet)})
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("keyspace %s: found no shard in it", keyspace)
+	return out, nil
+}
+
+// serving are the shards of a keyspace that serve, or all where none does, as in a fenced landing, by
+// their names. None at all is an error.
+func (f *Fleet) serving(ctx context.Context, keyspace string) ([]*topo.ShardInfo, error) {
+	all, err := f.ts.FindAllShardsInKeyspace(ctx, keyspace, nil)
+	if err != nil {
+		return nil, fmt.Errorf("keyspace %s: reading its shards: %w", keyspace, err)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Shard < out[j].Shard })
+	var out, idle []*topo.ShardInfo
+	for _, si := range all {
+		if si.IsPrimaryServing {
+			out = append(out, si)
+		} else {
+			idle = append(idle, si)
+		}
+	}
+	if len(out) == 0 {
+		out = idle
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("keyspace %s: found no shard in the topo server, expected one at least", keyspace)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ShardName() < out[j].ShardName() })
 	return out, nil
 }

@@ -68,36 +68,20 @@ func (f *Fleet) Served(ctx context.Context, cell string) (*Served, error) {
 }
 
 func (f *Fleet) servedKeyspace(ctx context.Context, keyspace string) (n int, creates string, err error) {
-	all, err := f.ts.FindAllShardsInKeyspace(ctx, keyspace, nil)
+	serving, err := f.serving(ctx, keyspace)
 	if err != nil {
-		return 0, "", fmt.Errorf("keyspace %s: its shards: %w", keyspace, err)
+		return 0, "", err
 	}
-	// While a keyspace is split, the old shards and the new ones are there; one of both serves.
-	var serving []string
-	for name, info := range all {
-		if info.IsPrimaryServing {
-			serving = append(serving, name)
-		}
-	}
-	if len(serving) == 0 { // a landing behind its fence
-		for name := range all {
-			serving = append(serving, name)
-		}
-	}
-	if len(serving) == 0 {
-		return 0, "", fmt.Errorf("keyspace %s: found no shard in the topo server, expected one at least", keyspace)
-	}
-	sort.Strings(serving)
-	primary := all[serving[0]]
+	primary := serving[0]
 	if !primary.HasPrimary() {
-		return 0, "", fmt.Errorf("keyspace %s: shard %s has no primary to read the schema from: elect one", keyspace, serving[0])
+		return 0, "", fmt.Errorf("keyspace %s: shard %s has no primary to read the schema from: elect one", keyspace, primary.ShardName())
 	}
 	tablet, err := f.ts.GetTablet(ctx, primary.PrimaryAlias)
 	if err != nil {
 		if topo.IsErrType(err, topo.NoNode) {
 			err = fmt.Errorf("its primary's record is not in the topo server: %w", err)
 		}
-		return 0, "", fmt.Errorf("keyspace %s: shard %s: %w", keyspace, serving[0], err)
+		return 0, "", fmt.Errorf("keyspace %s: shard %s: %w", keyspace, primary.ShardName(), err)
 	}
 	schema, err := f.tablets.GetSchema(ctx, tablet.Tablet, &tabletmanagerdatapb.GetSchemaRequest{IncludeViews: true, TableSchemaOnly: true})
 	if err != nil {

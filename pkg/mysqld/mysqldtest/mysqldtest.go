@@ -121,8 +121,11 @@ func Open(t testing.TB, s *mysqld.Server, opts ...mysqlconn.Option) *sql.DB {
 	return db
 }
 
-// Rows are the columns' names and the rows that a query gives, as the server prints them.
-func Rows(t testing.TB, db *sql.DB, query string) (columns []string, out [][]sql.NullString) {
+// Rows are the columns' names and the rows that a query gives to a pool or a connection, as the server
+// prints them.
+func Rows(t testing.TB, db interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, query string) (columns []string, out [][]sql.NullString) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
