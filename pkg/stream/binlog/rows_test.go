@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vifl/vifl/pkg/schema"
+	"github.com/vifl/vifl/pkg/stream/transaction"
 )
 
 // Each kind of change goes through three kinds of tables, all in one batch and one by one.
@@ -117,4 +120,27 @@ func TestTextBehindAVector(t *testing.T) {
 	do(t, world.legacy, "use "+database, "insert into t values (1, 'é', string_to_vector('[1,2]'), 'é😀', x'ff00', null, 'ü'), (2, 'ü', null, 'é', null, string_to_vector('[3]'), 'é')")
 	r.stopAtEnd()
 	same(t, "t")
+}
+
+// Two readings of a table that was changed between them are not one table.
+func TestATableThatChangedBetweenTwoReadings(t *testing.T) {
+	read := func(columnType string) *schema.Table {
+		return &schema.Table{Name: "t", Engine: "InnoDB", PrimaryKey: []schema.KeyPart{{Column: "id"}}, AutoIncrement: uint64(len(columnType)),
+			Columns: []schema.Column{{Name: "id", Type: "int", ColumnType: "int"}, {Name: "n", Type: "int", ColumnType: columnType}}}
+	}
+	row := func(of *schema.Table) *transaction.Change {
+		return &transaction.Change{Table: of, After: transaction.Image{[]byte("1"), []byte("2")}}
+	}
+	n := newNet(func(of *schema.Table) (*plan, error) { return newPlan(database, of) })
+	for _, of := range []*schema.Table{read("int"), read("int")} {
+		if err := n.add(row(of)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(n.tables) != 1 || n.rows != 1 {
+		t.Errorf("one table, read twice, makes %d tables and %d rows", len(n.tables), n.rows)
+	}
+	if err := n.add(row(read("int unsigned"))); err == nil || !strings.Contains(err.Error(), "table t: it was changed on the target") {
+		t.Errorf("a table whose column has another type: %v", err)
+	}
 }
